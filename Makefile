@@ -1,0 +1,34 @@
+# `make demo` and `make test` on a fresh machine need Python 3.11+, make and a package registry, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO := build/demo
+INSTALLED := $(VENV)/.installed
+
+.PHONY: demo test lint bench clean
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,export,dev]"
+	touch $@
+
+demo: $(INSTALLED)
+	rm -rf $(DEMO)
+	$(BIN)/at-infer generate -o $(DEMO)/data --kind multivariate
+	$(BIN)/at-infer train $(DEMO)/data/train.parquet -o $(DEMO)/ckpt.pt \
+	  --validation $(DEMO)/data/validation.parquet --time-column timestamp --preset small --epochs 10 --learning-rate 1e-3
+
+test: lint
+	$(BIN)/pytest
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(INSTALLED)
+	$(BIN)/python benchmarks/training_speed.py
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +

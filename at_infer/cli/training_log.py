@@ -1,0 +1,155 @@
+"""What `at-infer train` says while it works: a live line, plain lines, or JSON lines."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from at_infer.config import ModelConfig
+
+if TYPE_CHECKING:
+    from training.checkpoint import Checkpoint
+    from training.data import TrainingData
+    from training.loop import Progress as TrainingProgress
+
+
+class Log(Protocol):
+    """Someone who is told how training goes."""
+
+    def start(self, data: "TrainingData", model: ModelConfig, device: str, threads: int, *, resumed: bool) -> None:
+        """The data are read."""
+
+    def progress(self, at: "TrainingProgress") -> None:
+        """A step, or with validation losses an epoch, is done."""
+
+    def done(self, checkpoint: "Checkpoint", path: Path) -> None:
+        """The checkpoint is written."""
+
+
+@contextmanager
+def open_log(*, as_json: bool) -> Iterator[Log]:
+    """The log that suits stdout and stderr."""
+    if as_json:
+        yield _JsonLog()
+        return
+    log = _TextLog(Console(stderr=True, highlight=False, soft_wrap=True))
+    try:
+        yield log
+    finally:
+        log.bar.stop()
+
+
+class _TextLog:
+    """Messages and progress on stderr (a live bar only on a terminal), the result on stdout."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[losses]}"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self.task: TaskID | None = None
+
+    def start(self, data: "TrainingData", model: ModelConfig, device: str, threads: int, *, resumed: bool) -> None:
+        train, validation = data.train, data.validation
+        self.console.print(
+            f"{train.rows} training and {validation.rows} validation rows of {len(data.columns)} columns: "
+            f"{len(train.starts)} and {len(validation.starts)} windows of {model.window} rows"
+        )
+        for note in data.notes:
+            self.console.print(f"note: {note}", markup=False)
+        where = f"{device}, {threads} threads" if device == "cpu" else device
+        self.console.print(f"network: {model.width} wide, {model.heads} heads, {model.layers} layers, on {where}")
+        if resumed:
+            self.console.print("continuing where the last run was stopped")
+        self.bar.start()
+
+    def progress(self, at: "TrainingProgress") -> None:
+        losses = f"reconstruction {at.reconstruction:.4f}  discrepancy {at.discrepancy:.3f}"
+        speed = f"{at.windows_per_s:.0f} windows/s"
+        if self.task is None:
+            self.task = self.bar.add_task("", total=at.steps, losses="")
+        self.bar.update(
+            self.task, description=f"epoch {at.epoch}/{at.epochs}", completed=at.step, losses=f"{losses}  {speed}"
+        )
+        if at.validation is not None:
+            mark = "  best so far" if at.best else ""
+            self.console.print(
+                f"epoch {at.epoch:>2}/{at.epochs}  step {at.step}  {losses}  "
+                f"validation {at.validation['reconstruction']:.4f}  {speed}{mark}"
+            )
+
+    def done(self, checkpoint: "Checkpoint", path: Path) -> None:
+        self.bar.stop()
+        summary = _summary(checkpoint)
+        table = Table(title="Scores of the validation part", title_justify="left", box=None)
+        table.add_column("mode")
+        for name in summary["validation_scores"][checkpoint.score.mode]:
+            table.add_column(name, justify="right")
+        for mode, row in summary["validation_scores"].items():
+            mark = " *" if mode == checkpoint.score.mode else ""
+            table.add_row(mode + mark, *(f"{value:.4g}" for value in row.values()))
+        out = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+        out.print(table)
+        threshold = checkpoint.threshold
+        out.print(
+            f"* recorded mode; threshold {threshold.value:.4g}, exceeded by {threshold.ratio:.3g} of "
+            f"{threshold.validation_rows} validation rows",
+            markup=False,
+        )
+        out.print(f"{path}: best epoch {summary['best_epoch']} of {summary['epochs']}", markup=False)
+
+
+class _JsonLog:
+    """One JSON object a line on stdout."""
+
+    def start(self, data: "TrainingData", model: ModelConfig, device: str, threads: int, *, resumed: bool) -> None:
+        self._print(
+            "start",
+            columns=data.columns,
+            rows={"train": data.train.rows, "validation": data.validation.rows},
+            windows={"train": len(data.train.starts), "validation": len(data.validation.starts)},
+            notes=data.notes,
+            model=model.to_dict(),
+            device=device,
+            threads=threads,
+            resumed=resumed,
+        )
+
+    def progress(self, at: "TrainingProgress") -> None:
+        event = "step" if at.validation is None else "epoch"
+        self._print(event, **{name: getattr(at, name) for name in at.__slots__})
+
+    def done(self, checkpoint: "Checkpoint", path: Path) -> None:
+        self._print("done", checkpoint=str(path), **_summary(checkpoint))
+
+    def _print(self, event: str, **values: Any) -> None:
+        print(json.dumps({"event": event, **values}), flush=True)
+
+
+def _summary(checkpoint: "Checkpoint") -> dict[str, Any]:
+    """What was learnt, in a few numbers."""
+    shown = {"median": 0.5, "99 %": 0.99, "99.9 %": 0.999, "max": 1.0}
+    index = {name: checkpoint.quantile_levels.index(level) for name, level in shown.items()}
+    return {
+        "epochs": len(checkpoint.train["epochs"]),
+        "best_epoch": checkpoint.train["best_epoch"],
+        "validation_scores": {
+            mode: {name: values[i] for name, i in index.items()} for mode, values in checkpoint.quantiles.items()
+        },
+        "score_mode": checkpoint.score.mode,
+        "threshold": checkpoint.threshold.value,
+        "ratio": checkpoint.threshold.ratio,
+    }

@@ -1,0 +1,163 @@
+"""What a model is, how it is trained and how its score is formed: frozen, framework-free, JSON round trip."""
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, Self, get_args
+
+from at_infer.errors import ConfigError
+
+Prior = Literal["gaussian", "gaussian-fixed", "power-law"]
+HeadRule = Literal["paper", "published"]
+Distance = Literal["kl", "js", "wasserstein", "cross-entropy", "l2"]
+ScoreMode = Literal["paper", "published", "reconstruction", "discrepancy", "addition"]
+Fill = Literal["error", "forward", "mean"]
+Strategy = Literal["minimax", "maximize", "reconstruction"]
+Precision = Literal["fp32", "bf16", "fp16"]
+
+SCORE_MODES: tuple[ScoreMode, ...] = get_args(ScoreMode)
+
+PRESETS: dict[str, dict[str, int]] = {
+    "paper": {"width": 512, "heads": 8, "layers": 3, "feed_forward": 512},
+    "small": {"width": 64, "heads": 4, "layers": 2, "feed_forward": 64},
+}
+
+
+class Config:
+    """JSON round trip and checks shared by the dataclasses below."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """A plain dict of JSON values."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The reverse of `to_dict`; an unknown or missing field is an error, not a default."""
+        names = {entry.name for entry in fields(cls)}  # type: ignore[arg-type]
+        if values.keys() != names:
+            odd = ", ".join(sorted(values.keys() ^ names))
+            raise ConfigError(f"{cls.__name__}: unexpected or missing fields: {odd}")
+        return cls(**values)
+
+    def _choice(self, name: str, kind: object) -> None:
+        value = getattr(self, name)
+        if value not in get_args(kind):
+            raise ConfigError(f"{name}: {value!r} is not one of {', '.join(get_args(kind))}")
+
+    def _at_least(self, name: str, low: float) -> None:
+        value = getattr(self, name)
+        if not value >= low:
+            raise ConfigError(f"{name}: {value} is too small; it must be at least {low:g}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig(Config):
+    """The shape of the network, in the paper's letters where it has them."""
+
+    features: int
+    """F (d in the paper): columns of a row."""
+    window: int = 100
+    """N: rows of a window."""
+    width: int = 512
+    """D (d_model): channels of the hidden state."""
+    heads: int = 8
+    """H: attention heads; divides the width."""
+    layers: int = 3
+    """L: blocks of Anomaly-Attention and feed-forward."""
+    feed_forward: int = 512
+    """Hidden channels of the feed-forward part."""
+    prior: Prior = "gaussian"
+    """Kernel of the prior association: learned scale, scale fixed to 1, or power law with learned exponent."""
+
+    def __post_init__(self) -> None:
+        for name in ("features", "width", "heads", "layers", "feed_forward"):
+            self._at_least(name, 1)
+        self._at_least("window", 2)
+        self._choice("prior", Prior)
+        if self.width % self.heads:
+            raise ConfigError(f"heads: {self.heads} heads do not divide a width of {self.width}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscrepancyConfig(Config):
+    """How prior and series associations are compared."""
+
+    head_rule: HeadRule = "paper"
+    """`paper`: heads averaged, then compared (Algorithm 2). `published`: compared per head, then averaged."""
+    distance: Distance = "kl"
+    """`kl` is the symmetrised Kullback-Leibler divergence of equation 3; the others are the paper's ablation."""
+    layer: int | None = None
+    """Use one layer (counted from 0) instead of the mean over all."""
+
+    def __post_init__(self) -> None:
+        self._choice("head_rule", HeadRule)
+        self._choice("distance", Distance)
+        if self.layer is not None:
+            self._at_least("layer", 0)
+
+    def check_layers(self, layers: int) -> None:
+        """Raise if the chosen layer does not exist in a network of `layers` layers."""
+        if self.layer is not None and self.layer >= layers:
+            raise ConfigError(f"layer: {self.layer} does not exist; the network has layers 0 to {layers - 1}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreConfig(Config):
+    """How error and association discrepancy of a window become its anomaly scores."""
+
+    mode: ScoreMode = "reconstruction"
+    """One of the modes of docs/method.md."""
+    temperature: float = 50.0
+    """Factor inside the softmax of mode `published`; the other modes do not use it."""
+
+    def __post_init__(self) -> None:
+        self._choice("mode", ScoreMode)
+        if not 0 < self.temperature < float("inf"):
+            raise ConfigError(f"temperature: {self.temperature} is not a positive number")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainConfig(Config):
+    """How to train; the defaults are the paper's."""
+
+    strategy: Strategy = "minimax"
+    """Minimax with stop-gradients (equation 5), direct maximisation, or reconstruction loss alone."""
+    discrepancy: DiscrepancyConfig = field(default_factory=DiscrepancyConfig)
+    """How the associations are compared."""
+    lambda_: float = 3.0
+    """Weight of the discrepancy in the loss."""
+    learning_rate: float = 1e-4
+    """Of Adam."""
+    batch_size: int = 32
+    """Windows per step."""
+    epochs: int = 10
+    """At most this many passes over the training windows."""
+    max_steps: int | None = None
+    """Stop after this many steps, for a short run."""
+    patience: int = 3
+    """Stop after this many epochs without a better reconstruction loss on the validation part."""
+    stride: int | None = None
+    """Rows from one training window to the next; None: the window's length, so that they do not overlap."""
+    seed: int = 0
+    """Of initial weights and batch order."""
+    precision: Precision = "fp32"
+    """Autocast type; sigma, prior and discrepancy stay in float32."""
+    compile: bool = False
+    """Use torch.compile."""
+
+    def __post_init__(self) -> None:
+        self._choice("strategy", Strategy)
+        self._choice("precision", Precision)
+        for name in ("batch_size", "epochs", "patience"):
+            self._at_least(name, 1)
+        for name in ("max_steps", "stride"):
+            if getattr(self, name) is not None:
+                self._at_least(name, 1)
+        if not 0 < self.learning_rate < 1:
+            raise ConfigError(f"learning_rate: {self.learning_rate:g} is not between 0 and 1")
+        if not 0 <= self.lambda_ < float("inf"):
+            raise ConfigError(f"lambda: {self.lambda_:g} must be zero or a positive number")
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The reverse of `to_dict`."""
+        nested = DiscrepancyConfig.from_dict(values["discrepancy"])
+        return super(TrainConfig, cls).from_dict(values | {"discrepancy": nested})

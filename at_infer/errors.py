@@ -1,0 +1,29 @@
+"""Errors the user can fix."""
+
+
+class AtInferError(Exception):
+    """Something the user can fix; its message reads 'where: what; what to do'.
+
+    The command line prints it as one line and exits with code 1. Any other exception is a bug and keeps
+    its traceback.
+    """
+
+
+class ConfigError(AtInferError):
+    """Settings that cannot work together, or a value outside its range."""
+
+
+class DataError(AtInferError):
+    """The rows of an input file cannot be used as they are."""
+
+
+class CheckpointError(AtInferError):
+    """A checkpoint file that is damaged, foreign, or does not fit what it is used for."""
+
+
+class OutputError(AtInferError):
+    """A file cannot be written where it was asked for."""
+
+
+class MissingExtraError(AtInferError):
+    """An optional dependency is not installed."""

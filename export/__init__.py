@@ -1,0 +1,1 @@
+"""Trace a trained Anomaly Transformer to ONNX and build TensorRT engines from it."""

@@ -1,0 +1,1 @@
+"""Learn an Anomaly Transformer from a Parquet file (PyTorch)."""

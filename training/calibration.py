@@ -1,0 +1,67 @@
+"""After training: what normal scores look like, on the validation part, in every score mode."""
+
+from dataclasses import replace
+from typing import NamedTuple, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from at_infer.config import SCORE_MODES, DiscrepancyConfig, HeadRule, ScoreConfig, ScoreMode
+from at_infer.criterion import anomaly_score
+from training.discrepancy import association_discrepancy
+from training.model import AnomalyTransformer
+
+
+class Parts(NamedTuple):
+    """What every score mode is a function of, one row per window (B,N)."""
+
+    error: NDArray[np.float32]
+    discrepancy: dict[HeadRule, NDArray[np.float32]]
+    """Per head rule."""
+
+
+@torch.inference_mode()
+def window_parts(
+    network: AnomalyTransformer, values: Tensor, starts: Tensor, discrepancy: DiscrepancyConfig, batch_size: int
+) -> Parts:
+    """Run the network over windows and keep error and discrepancy of each point."""
+    steps = torch.arange(network.config.window, device=values.device)
+    error: list[Tensor] = []
+    found: dict[HeadRule, list[Tensor]] = {rule: [] for rule in get_args(HeadRule)}
+    for batch in starts.split(batch_size):
+        x = values[batch[:, None] + steps]
+        x_hat, associations = network(x)
+        error.append((x_hat - x).square().mean(-1).cpu())
+        for rule, kept in found.items():
+            kept.append(association_discrepancy(associations, replace(discrepancy, head_rule=rule)).cpu())
+    return Parts(torch.cat(error).numpy(), {rule: torch.cat(kept).numpy() for rule, kept in found.items()})
+
+
+def scores_by_mode(
+    parts: Parts, discrepancy: DiscrepancyConfig, temperature: float, layers: int
+) -> dict[ScoreMode, NDArray[np.float32]]:
+    """Scores (B,N) of every mode.
+
+    Mode `paper` always averages the heads first and mode `published` always compares per head; the other
+    modes follow the checkpoint.
+    """
+    rules: dict[ScoreMode, HeadRule] = {"paper": "paper", "published": "published"}
+    return {
+        mode: anomaly_score(
+            parts.error,
+            parts.discrepancy[rules.get(mode, discrepancy.head_rule)],
+            ScoreConfig(mode=mode, temperature=temperature),
+            layers_summed=1 if discrepancy.layer is not None else layers,
+        )
+        for mode in SCORE_MODES
+    }
+
+
+def one_per_row(scores: NDArray[np.float32], starts: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Scores of the rows that windows (in order) cover, each row once: from its first window."""
+    window = scores.shape[1]
+    overlap = np.zeros(len(starts), np.int64)
+    overlap[1:] = np.clip(starts[:-1] + window - starts[1:], 0, window)
+    return scores[np.arange(window)[None, :] >= overlap[:, None]]

@@ -1,0 +1,29 @@
+"""Where training runs, and how the CPU treats denormal floats."""
+
+import torch
+
+from at_infer.config import TrainConfig
+from at_infer.errors import ConfigError
+
+
+def check_device(name: str, config: TrainConfig) -> torch.device:
+    """The device that was asked for, or an error; never another one."""
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if name == "auto":
+        name = next(device for device in ("cuda", "mps", "cpu") if available[device])
+    kind = name.split(":")[0]
+    if kind not in available:
+        raise ConfigError(f"device: {name!r} is not one of auto, cpu, cuda, mps")
+    if not available[kind]:
+        raise ConfigError(f"device: {name} is not available to this PyTorch; pass --device cpu or mend the driver")
+    if kind != "cuda" and (config.precision != "fp32" or config.compile):
+        raise ConfigError(f"device: {config.precision} and --compile are for CUDA devices; on {name} use fp32 without")
+    return torch.device(name)
+
+
+def flush_denormals() -> None:
+    """Let tiny floats count as zero: the prior and its gradients are full of them, and CPUs slow down on them.
+
+    Worker threads inherit the setting from the thread that starts them, so call it before the first operation.
+    """
+    torch.set_flush_denormal(True)

@@ -1,0 +1,341 @@
+"""fit(): from windows to a checkpoint, resumable at any step."""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from at_infer import __version__
+from at_infer.config import Fill, ModelConfig, ScoreConfig, TrainConfig
+from at_infer.errors import CheckpointError, DataError
+from at_infer.interrupt import Interrupt
+from at_infer.threshold import QUANTILE_LEVELS, quantiles, ratio_threshold
+from training.calibration import one_per_row, scores_by_mode, window_parts
+from training.checkpoint import Checkpoint, Threshold, read_tensors, write_tensors
+from training.data import TrainingData, Windows
+from training.device import check_device
+from training.model import AnomalyTransformer
+from training.objective import Objective, objective
+
+SAVE_EVERY_S = 60.0  # a killed run loses at most this much work
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where training is; handed to the observer after every step and, with validation losses, every epoch."""
+
+    epoch: int
+    epochs: int
+    step: int
+    """Steps done, over all epochs."""
+    steps: int
+    """Steps to do if training is not stopped early."""
+    windows_per_s: float
+    reconstruction: float
+    discrepancy: float
+    validation: dict[str, float] | None = None
+    best: bool = False
+
+
+Observer = Callable[[Progress], None]
+
+
+@dataclass(slots=True)
+class _State:
+    """What a resumed run needs besides weights and optimiser."""
+
+    epoch: int = 0
+    step_in_epoch: int = 0
+    step: int = 0
+    best_loss: float = float("inf")
+    best_epoch: int = -1
+    epochs: list[dict[str, float]] = field(default_factory=list)
+    finished: bool = False
+
+
+def fit(
+    data: TrainingData,
+    model_config: ModelConfig,
+    train_config: TrainConfig,
+    score_config: ScoreConfig,
+    *,
+    ratio: float = 0.01,
+    fill: Fill = "error",
+    device: str = "cpu",
+    resume_path: Path | None = None,
+    resume: bool = False,
+    observe: Observer = lambda _: None,
+) -> Checkpoint:
+    """Train, keep the weights of the best epoch, and calibrate them on the validation part.
+
+    With `resume_path` the state is kept there while training runs; with `resume` it is continued from there.
+    """
+    run = _Run(data, model_config, train_config, device, resume_path)
+    if resume and resume_path is not None and resume_path.exists():
+        run.restore(resume_path)
+    run.train(observe)
+    return run.finish(score_config, ratio, fill)
+
+
+class _Run:
+    """One training run: network, optimiser, data on the device, and the state to resume from."""
+
+    def __init__(
+        self,
+        data: TrainingData,
+        model_config: ModelConfig,
+        config: TrainConfig,
+        device: str,
+        resume_path: Path | None,
+    ) -> None:
+        config.discrepancy.check_layers(model_config.layers)
+        self.data, self.config, self.resume_path = data, config, resume_path
+        self.device = check_device(device, config)
+        torch.manual_seed(config.seed)
+        self.network = AnomalyTransformer(model_config).to(self.device)
+        self.best = _copy(self.network.state_dict())
+        self.forward = torch.compile(self.network) if config.compile else self.network
+        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=config.learning_rate)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "fp16")
+        self.steps_per_epoch = -(-len(data.train.starts) // config.batch_size)
+        total = self.steps_per_epoch * config.epochs
+        self.total_steps = min(total, config.max_steps or total)
+        # Losses stay on the device until they are shown, so that a GPU is not made to wait.
+        self.history = torch.zeros(self.total_steps, 2, device=self.device)
+        self.state = _State()
+        self.values, self.train_starts, self.validation_values, self.validation_starts = self._move(data)
+        self.data_sha256 = data.fingerprint()
+        self.window_steps = torch.arange(model_config.window, device=self.device)
+
+    def _move(self, data: TrainingData) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Data go to the device once; validation rows of the same file are not copied again."""
+
+        def tensors(part: Windows) -> tuple[Tensor, Tensor]:
+            return torch.from_numpy(part.values).to(self.device), torch.from_numpy(part.starts).to(self.device)
+
+        values, starts = tensors(data.train)
+        if data.validation.values is data.train.values:
+            return values, starts, values, torch.from_numpy(data.validation.starts).to(self.device)
+        return values, starts, *tensors(data.validation)
+
+    def train(self, observe: Observer) -> None:
+        """Epochs until the limit, early stopping or `max_steps`."""
+        with Interrupt() as self.interrupt:
+            while not self.state.finished:
+                self._epoch(observe)
+
+    def _epoch(self, observe: Observer) -> None:
+        state = self.state
+        order = torch.from_numpy(
+            np.random.default_rng([self.config.seed, state.epoch]).permutation(len(self.train_starts))
+        ).to(self.device)
+        saved = shown = began = time.monotonic()
+        windows = 0
+        while state.step_in_epoch < self.steps_per_epoch and state.step < self.total_steps:
+            first = state.step_in_epoch * self.config.batch_size
+            batch = order[first : first + self.config.batch_size]
+            losses = self._step(self._windows(self.values, self.train_starts[batch]))
+            self.history[state.step, 0] = losses.reconstruction
+            self.history[state.step, 1] = losses.discrepancy
+            state.step += 1
+            state.step_in_epoch += 1
+            windows += len(batch)
+            now = time.monotonic()
+            if now - shown > 0.2:
+                shown = now
+                observe(self._progress(windows / (now - began)))
+            if now - saved > SAVE_EVERY_S:
+                saved = now
+                self.save()
+            self._stop_if_asked()
+        self._end_epoch(observe, windows / max(time.monotonic() - began, 1e-9))
+
+    def _stop_if_asked(self) -> None:
+        """Between two steps the state is whole: a resumed run ends like an uninterrupted one."""
+        if self.interrupt.requested:
+            self.save()
+            raise KeyboardInterrupt
+
+    def _step(self, x: Tensor) -> Objective:
+        with self._autocast():
+            x_hat, associations = self.forward(x)
+        losses = objective(
+            x,
+            x_hat,
+            associations,
+            discrepancy=self.config.discrepancy,
+            strategy=self.config.strategy,
+            lambda_=self.config.lambda_,
+        )
+        self.optimizer.zero_grad(set_to_none=True)
+        self.scaler.scale(losses.loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return losses
+
+    def _end_epoch(self, observe: Observer, windows_per_s: float) -> None:
+        """Validate, remember the best weights, decide whether to go on."""
+        state = self.state
+        progress = self._progress(windows_per_s)
+        if not np.isfinite([progress.reconstruction, progress.discrepancy]).all():
+            raise DataError(
+                f"training: the loss is not finite after step {state.step}; lower --learning-rate or look at "
+                f"the data for extreme values"
+            )
+        validation = self._validate()
+        progress.validation = validation
+        progress.best = validation["reconstruction"] < state.best_loss
+        if progress.best:
+            state.best_loss, state.best_epoch = validation["reconstruction"], state.epoch
+            self.best = _copy(self.network.state_dict())
+        state.epochs.append(
+            {
+                "epoch": state.epoch + 1,
+                "step": state.step,
+                "reconstruction": progress.reconstruction,
+                "discrepancy": progress.discrepancy,
+                "validation_reconstruction": validation["reconstruction"],
+                "validation_discrepancy": validation["discrepancy"],
+            }
+        )
+        patience_over = state.epoch - state.best_epoch >= self.config.patience
+        state.epoch, state.step_in_epoch = state.epoch + 1, 0
+        state.finished = patience_over or state.epoch >= self.config.epochs or state.step >= self.total_steps
+        self.save()
+        observe(progress)
+
+    @torch.no_grad()
+    def _validate(self) -> dict[str, float]:
+        total = {"reconstruction": 0.0, "discrepancy": 0.0}
+        for starts in self.validation_starts.split(self.config.batch_size):
+            self._stop_if_asked()
+            x = self._windows(self.validation_values, starts)
+            with self._autocast():
+                x_hat, associations = self.forward(x)
+            losses = objective(
+                x, x_hat, associations, discrepancy=self.config.discrepancy, strategy="reconstruction", lambda_=0.0
+            )
+            total["reconstruction"] += losses.reconstruction.item() * len(starts)
+            total["discrepancy"] += losses.discrepancy.item() * len(starts)
+        return {name: value / len(self.validation_starts) for name, value in total.items()}
+
+    def _windows(self, values: Tensor, starts: Tensor) -> Tensor:
+        return values[starts[:, None] + self.window_steps]  # (B,N,F)
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        if self.config.precision == "fp32":
+            return nullcontext()
+        return torch.autocast(self.device.type, {"bf16": torch.bfloat16, "fp16": torch.float16}[self.config.precision])
+
+    def _progress(self, windows_per_s: float) -> Progress:
+        """Losses are the mean over the epoch so far."""
+        state = self.state
+        mean = self.history[max(0, state.step - state.step_in_epoch) : state.step].mean(0).tolist()
+        return Progress(
+            epoch=state.epoch + 1,
+            epochs=self.config.epochs,
+            step=state.step,
+            steps=self.total_steps,
+            windows_per_s=windows_per_s,
+            reconstruction=mean[0],
+            discrepancy=mean[1],
+        )
+
+    def _identity(self) -> dict[str, Any]:
+        """What must be the same for a resumed run to end like an uninterrupted one."""
+        return {
+            "model": self.network.config.to_dict(),
+            "train": self.config.to_dict(),
+            "data": self.data_sha256,
+            "threads": torch.get_num_threads() if self.device.type == "cpu" else 0,
+            "device": self.device.type,
+        }
+
+    def save(self) -> None:
+        """Keep the state for `--resume`, atomically."""
+        if self.resume_path is None:
+            return
+        state = self.state
+        write_tensors(
+            self.resume_path,
+            {
+                "identity": self._identity(),
+                "state": {name: getattr(state, name) for name in _State.__slots__},
+                "network": self.network.state_dict(),
+                "best": self.best,
+                "optimizer": self.optimizer.state_dict(),
+                "scaler": self.scaler.state_dict(),
+                "history": self.history[: state.step].clone(),
+            },
+        )
+
+    def restore(self, path: Path) -> None:
+        """Continue from what `save` wrote, if it belongs to this very run."""
+        saved = read_tensors(path)
+        if not isinstance(saved, dict) or "identity" not in saved:
+            raise CheckpointError(f"{path}: is not the state of an interrupted training; delete it and start again")
+        for name, value in self._identity().items():
+            if saved["identity"].get(name) != value:
+                raise CheckpointError(
+                    f"{path}: belongs to a run with other {name} settings; resume with the same options and data, "
+                    f"or delete it and start again"
+                )
+        self.state = _State(**saved["state"])
+        self.network.load_state_dict(saved["network"])
+        self.best = saved["best"]
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.scaler.load_state_dict(saved["scaler"])
+        self.history[: self.state.step] = saved["history"].to(self.device)
+
+    def finish(self, score: ScoreConfig, ratio: float, fill: Fill) -> Checkpoint:
+        """Best weights, validation scores of every mode, threshold."""
+        self.network.load_state_dict(self.best)
+        self.network.eval()
+        discrepancy, layers = self.config.discrepancy, self.network.config.layers
+        parts = window_parts(
+            self.network, self.validation_values, self.validation_starts, discrepancy, self.config.batch_size
+        )
+        starts = self.data.validation.starts
+        scores = {
+            mode: one_per_row(windows, starts)
+            for mode, windows in scores_by_mode(parts, discrepancy, score.temperature, layers).items()
+        }
+        recorded = scores[score.mode]
+        history = self.history[: self.state.step].cpu()
+        return Checkpoint(
+            model=self.network.config,
+            state_dict={name: tensor.cpu() for name, tensor in self.best.items()},
+            columns=self.data.columns,
+            scaler=self.data.scaler,
+            fill=fill,
+            discrepancy=discrepancy,
+            score=score,
+            threshold=Threshold(
+                value=ratio_threshold(recorded, ratio), method="ratio", ratio=ratio, validation_rows=recorded.size
+            ),
+            quantile_levels=list(QUANTILE_LEVELS),
+            quantiles={mode: quantiles(values) for mode, values in scores.items()},
+            train={
+                "config": self.config.to_dict(),
+                "seed": self.config.seed,
+                "epochs": self.state.epochs,
+                "best_epoch": self.state.best_epoch + 1,
+                "steps": {"reconstruction": history[:, 0].clone(), "discrepancy": history[:, 1].clone()},
+                "rows": {"train": self.data.train.rows, "validation": self.data.validation.rows},
+                "windows": {"train": len(self.data.train.starts), "validation": len(starts)},
+                "data_sha256": self.data_sha256,
+                "device": str(self.device),
+                "at_infer": __version__,
+                "torch": str(torch.__version__),
+            },
+        )
+
+
+def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in state.items()}

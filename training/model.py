@@ -1,0 +1,138 @@
+"""The Anomaly Transformer (Xu et al., ICLR 2022), whole.
+
+Shapes: B windows, N steps, F features, D channels, H heads, L layers.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from at_infer.config import ModelConfig
+
+
+class Association(NamedTuple):
+    """What Anomaly-Attention of one layer saw; each row of `prior` and `series` sums to one."""
+
+    prior: Tensor
+    """P (B,H,N,N)."""
+    series: Tensor
+    """S (B,H,N,N)."""
+    sigma: Tensor
+    """Scale of the Gaussian, or exponent of the power law (B,H,N)."""
+
+
+class AnomalyTransformer(nn.Module):
+    """Reconstructs a window and returns the associations of every layer."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = Embedding(config)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(config.width)
+        self.projection = nn.Linear(config.width, config.features)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, list[Association]]:
+        """(B,N,F) -> reconstruction (B,N,F), associations of L layers."""
+        x = self.embedding(x)  # (B,N,D)
+        associations = []
+        for layer in self.layers:
+            x, association = layer(x)
+            associations.append(association)
+        return self.projection(self.norm(x)), associations
+
+
+class Embedding(nn.Module):
+    """X^0: a convolution over three neighbouring steps, circular, plus sinusoidal positions."""
+
+    position: Tensor
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        # The convolution as one matrix product: its weight is (D, 3F), the taps t-1, t, t+1 side by side.
+        self.token = nn.Linear(3 * config.features, config.width, bias=False)
+        nn.init.kaiming_normal_(self.token.weight, mode="fan_in", nonlinearity="leaky_relu")
+        self.register_buffer("position", sinusoids(config.window, config.width), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B,N,F) -> (B,N,D)."""
+        before = torch.cat((x[:, -1:], x[:, :-1]), dim=1)
+        after = torch.cat((x[:, 1:], x[:, :1]), dim=1)
+        tokens: Tensor = self.token(torch.cat((before, x, after), dim=-1))
+        return tokens + self.position
+
+
+class Layer(nn.Module):
+    """Equation 1: attention and feed-forward, each with a residual and a layer norm."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.attention = AnomalyAttention(config)
+        self.norm1 = nn.LayerNorm(config.width)
+        self.feed_forward = nn.Sequential(
+            nn.Linear(config.width, config.feed_forward),
+            nn.GELU(),
+            nn.Linear(config.feed_forward, config.width),
+        )
+        self.norm2 = nn.LayerNorm(config.width)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Association]:
+        """(B,N,D) -> (B,N,D) and what its attention saw."""
+        attended, association = self.attention(x)
+        z = self.norm1(x + attended)
+        return self.norm2(z + self.feed_forward(z)), association
+
+
+class AnomalyAttention(nn.Module):
+    """Equation 2 and Algorithm 1: self-attention beside a prior that knows only the distance |i - j|."""
+
+    distance: Tensor
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.project = nn.Linear(config.width, 3 * config.width + config.heads)  # W_Q, W_K, W_V, W_sigma
+        self.out = nn.Linear(config.width, config.width)
+        step = torch.arange(config.window, dtype=torch.float32)
+        distance = (step[:, None] - step[None, :]).abs()
+        # P is a softmax of -distance * steepness: the factor 1 / (sqrt(2 pi) sigma) cancels in Rescale.
+        distance = distance.add(1).log() if config.prior == "power-law" else distance.square() / 2
+        self.register_buffer("distance", distance, persistent=False)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Association]:
+        """(B,N,D) -> (B,N,D), association."""
+        d, h = self.config.width, self.config.heads
+        q, k, v, s = self.project(x).split([d, d, d, h], dim=-1)  # (B,N,D) x3, (B,N,H)
+        q, k, v = (t.unflatten(-1, (h, -1)).transpose(1, 2) for t in (q, k, v))  # (B,H,N,D/H)
+        if s.dtype != torch.float32:  # autocast: the scale is too delicate for half precision
+            with torch.autocast(x.device.type, enabled=False):
+                s = F.linear(x.float(), self.project.weight[-h:], self.project.bias[-h:])
+        sigma = self.scale(s)
+        series = torch.softmax(q @ k.transpose(-1, -2) * math.sqrt(h / d), dim=-1)
+        z = (series @ v).transpose(1, 2).flatten(2)  # (B,N,D)
+        return self.out(z), Association(self.prior(sigma), series, sigma)
+
+    def scale(self, s: Tensor) -> Tensor:
+        """(B,N,H) -> sigma (B,H,N), kept in (1e-5, 2) as in the published code."""
+        s = s.transpose(1, 2)
+        if self.config.prior == "gaussian-fixed":
+            return torch.ones_like(s)
+        return torch.pow(3.0, torch.sigmoid(5.0 * s) + 1e-5) - 1.0
+
+    def prior(self, sigma: Tensor) -> Tensor:
+        """sigma (B,H,N) -> P (B,H,N,N)."""
+        steepness = sigma if self.config.prior == "power-law" else sigma.square().reciprocal()
+        return torch.softmax(-self.distance * steepness.unsqueeze(-1), dim=-1)
+
+
+def sinusoids(length: int, width: int) -> Tensor:
+    """Position table (length, width): sines in even columns, cosines in odd ones."""
+    position = torch.arange(length, dtype=torch.float32).unsqueeze(1)
+    frequency = torch.exp(torch.arange(0, width, 2, dtype=torch.float32) * -(math.log(10000.0) / width))
+    table = torch.zeros(length, width)
+    table[:, 0::2] = torch.sin(position * frequency)
+    table[:, 1::2] = torch.cos(position * frequency)[:, : width // 2]
+    return table

@@ -1,0 +1,88 @@
+"""Checkpoints of the published implementation (thuml/Anomaly-Transformer): a bare state_dict."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from at_infer.config import ModelConfig
+from at_infer.errors import CheckpointError, ConfigError
+from training.checkpoint import read_tensors
+from training.model import AnomalyTransformer, sinusoids
+
+
+def load_published(path: Path, *, window: int, heads: int | None = None) -> AnomalyTransformer:
+    """The network of a published `*_checkpoint.pth`, ready to score.
+
+    The tensors tell features, width, heads, layers and feed-forward width, but not the window. `heads` is only
+    compared with what they tell.
+    """
+    source = read_tensors(path)
+    if not isinstance(source, dict) or not all(isinstance(value, Tensor) for value in source.values()):
+        raise CheckpointError(f"{path}: is not a state_dict of the published implementation")
+    source = {name.removeprefix("module."): tensor for name, tensor in source.items()}
+    try:
+        config = _infer_config(source, window)
+        state = _translate(source, config)
+    except KeyError as error:
+        raise CheckpointError(
+            f"{path}: is not a state_dict of the published implementation, it has no {error.args[0]}"
+        ) from None
+    except ConfigError as error:
+        raise CheckpointError(f"{path}: {error}") from None
+    if heads is not None and heads != config.heads:
+        raise CheckpointError(f"{path}: has {config.heads} heads, not {heads}; leave --heads out")
+    _check_position_table(path, source, config)
+    network = AnomalyTransformer(config)
+    try:
+        network.load_state_dict(state)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise CheckpointError(f"{path}: its tensors do not fit each other ({reason})") from None
+    return network.eval()
+
+
+def _infer_config(source: dict[str, Tensor], window: int) -> ModelConfig:
+    width, features, _ = source["embedding.value_embedding.tokenConv.weight"].shape
+    layers = 0
+    while f"encoder.attn_layers.{layers}.conv1.weight" in source:
+        layers += 1
+    return ModelConfig(
+        features=features,
+        window=window,
+        width=width,
+        heads=source["encoder.attn_layers.0.attention.sigma_projection.weight"].shape[0],
+        layers=layers,
+        feed_forward=source["encoder.attn_layers.0.conv1.weight"].shape[0],
+    )
+
+
+def _translate(source: dict[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
+    """Their names and shapes to ours; `attention.norm` exists there and is never used."""
+    token = source["embedding.value_embedding.tokenConv.weight"]  # (D,F,3)
+    state = {"embedding.token.weight": token.permute(0, 2, 1).reshape(config.width, -1)}
+    for i in range(config.layers):
+        theirs, ours = f"encoder.attn_layers.{i}", f"layers.{i}"
+        for kind in ("weight", "bias"):
+            parts = [source[f"{theirs}.attention.{p}_projection.{kind}"] for p in ("query", "key", "value", "sigma")]
+            state[f"{ours}.attention.project.{kind}"] = torch.cat(parts)
+            state[f"{ours}.attention.out.{kind}"] = source[f"{theirs}.attention.out_projection.{kind}"]
+            for conv, linear in (("conv1", 0), ("conv2", 2)):
+                state[f"{ours}.feed_forward.{linear}.{kind}"] = source[f"{theirs}.{conv}.{kind}"].squeeze(-1)
+            for norm in ("norm1", "norm2"):
+                state[f"{ours}.{norm}.{kind}"] = source[f"{theirs}.{norm}.{kind}"]
+    for kind in ("weight", "bias"):
+        state[f"norm.{kind}"] = source[f"encoder.norm.{kind}"]
+        state[f"projection.{kind}"] = source[f"projection.{kind}"]
+    return state
+
+
+def _check_position_table(path: Path, source: dict[str, Tensor], config: ModelConfig) -> None:
+    """The table is a constant there too; one that differs means another network."""
+    table = source.get("embedding.position_embedding.pe")
+    if table is None:
+        return
+    if table.shape[1] < config.window:
+        raise CheckpointError(f"{path}: its positions end at {table.shape[1]}, before a window of {config.window}")
+    if not torch.allclose(table[0, : config.window], sinusoids(config.window, config.width), atol=1e-4):
+        raise CheckpointError(f"{path}: its position table is not the published one")
