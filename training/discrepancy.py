@@ -23,9 +23,10 @@ def association_discrepancy(associations: Sequence[Association], config: Discrep
 
 def _of_layer(prior: Tensor, series: Tensor, config: DiscrepancyConfig) -> Tensor:
     distance = DISTANCES[config.distance]
+    series = series.to(prior.dtype)  # autocast may have left it in half precision
     if config.head_rule == "paper":
-        return distance(prior.mean(1), series.float().mean(1), log)  # (B,N,N) x2 -> (B,N)
-    return distance(prior, series.float(), published_log).mean(1)  # (B,H,N,N) x2 -> (B,H,N) -> (B,N)
+        return distance(prior.mean(1), series.mean(1), log)  # (B,N,N) x2 -> (B,N)
+    return distance(prior, series, published_log).mean(1)  # (B,H,N,N) x2 -> (B,H,N) -> (B,N)
 
 
 Log = Callable[[Tensor], Tensor]

@@ -107,7 +107,7 @@ class AnomalyAttention(nn.Module):
         d, h = self.config.width, self.config.heads
         q, k, v, s = self.project(x).split([d, d, d, h], dim=-1)  # (B,N,D) x3, (B,N,H)
         q, k, v = (t.unflatten(-1, (h, -1)).transpose(1, 2) for t in (q, k, v))  # (B,H,N,D/H)
-        if s.dtype != torch.float32:  # autocast: the scale is too delicate for half precision
+        if s.dtype in (torch.float16, torch.bfloat16):  # autocast: the scale is too delicate for half precision
             with torch.autocast(x.device.type, enabled=False):
                 s = F.linear(x.float(), self.project.weight[-h:], self.project.bias[-h:])
         sigma = self.scale(s)

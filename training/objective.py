@@ -44,7 +44,7 @@ def objective(
     The phases add up to 2 mse + lambda (AssDis(P, S_detach) - AssDis(P_detach, S)). Its gradient is that of
     2 mse + lambda AssDis(P, S) with the sign of what reaches S turned round, so AssDis is computed once.
     """
-    reconstruction = (x_hat.float() - x).square().mean()
+    reconstruction = (x_hat.to(x.dtype) - x).square().mean()
     if strategy == "minimax":
         associations = [a._replace(series=_ReverseGradient.apply(a.series)) for a in associations]  # type: ignore[no-untyped-call]
     mean_discrepancy = association_discrepancy(associations, discrepancy).mean()

@@ -31,6 +31,7 @@ app = typer.Typer(
     name="at-infer",
     cls=_ErrorsToExitCodes,
     no_args_is_help=True,
+    add_completion=False,  # its options would load pydantic for every --help
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
