@@ -115,6 +115,25 @@ class ScoreConfig(Config):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Scaler(Config):
+    """Standard scaling by statistics of the training part: (x - mean) / scale per column."""
+
+    mean: list[float]
+    scale: list[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold(Config):
+    """Score above which a point is an anomaly, and where the value came from."""
+
+    value: float
+    method: str
+    ratio: float | None
+    """Share of the validation rows above it, where the method asks for one."""
+    validation_rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainConfig(Config):
     """How to train; the defaults are the paper's."""
 

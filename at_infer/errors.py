@@ -27,3 +27,11 @@ class OutputError(AtInferError):
 
 class MissingExtraError(AtInferError):
     """An optional dependency is not installed."""
+
+
+class EngineError(AtInferError):
+    """An exported model that cannot be opened or run here."""
+
+
+class ExportError(AtInferError):
+    """A model that cannot be exported as asked, or whose export does not agree with it."""

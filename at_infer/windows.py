@@ -19,3 +19,9 @@ def window_starts(rows: int, window: int, stride: int, *, cover_tail: bool) -> S
     if cover_tail and starts[-1] != last:
         starts = np.append(starts, last)
     return starts
+
+
+ALIGNMENT = (
+    "windows do not overlap and never cross a change of series; the last window of a series overlaps its "
+    "predecessor so that every row is covered; a row is scored by the first window that covers it"
+)

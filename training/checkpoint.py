@@ -9,30 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from at_infer.config import DiscrepancyConfig, Fill, ModelConfig, ScoreConfig
+from at_infer.config import DiscrepancyConfig, Fill, ModelConfig, Scaler, ScoreConfig, Threshold
 from at_infer.errors import AtInferError, CheckpointError
 from at_infer.output import atomic_path
 from training.model import AnomalyTransformer
 
 FORMAT = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scaler:
-    """Standard scaling by statistics of the training part: (x - mean) / scale per column."""
-
-    mean: list[float]
-    scale: list[float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Threshold:
-    """Score above which a point is an anomaly, and where the value came from."""
-
-    value: float
-    method: str
-    ratio: float
-    validation_rows: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +51,11 @@ class Checkpoint:
                 "model": self.model.to_dict(),
                 "state_dict": self.state_dict,
                 "columns": self.columns,
-                "scaler": {"mean": self.scaler.mean, "scale": self.scaler.scale},
+                "scaler": self.scaler.to_dict(),
                 "fill": self.fill,
                 "discrepancy": self.discrepancy.to_dict(),
                 "score": self.score.to_dict(),
-                "threshold": {name: getattr(self.threshold, name) for name in Threshold.__slots__},
+                "threshold": self.threshold.to_dict(),
                 "quantile_levels": self.quantile_levels,
                 "quantiles": self.quantiles,
                 "train": self.train,
@@ -98,11 +80,11 @@ class Checkpoint:
                 model=ModelConfig.from_dict(content["model"]),
                 state_dict=content["state_dict"],
                 columns=content["columns"],
-                scaler=Scaler(**content["scaler"]),
+                scaler=Scaler.from_dict(content["scaler"]),
                 fill=content["fill"],
                 discrepancy=DiscrepancyConfig.from_dict(content["discrepancy"]),
                 score=ScoreConfig.from_dict(content["score"]),
-                threshold=Threshold(**content["threshold"]),
+                threshold=Threshold.from_dict(content["threshold"]),
                 quantile_levels=content["quantile_levels"],
                 quantiles=content["quantiles"],
                 train=content["train"],

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.config import Fill
+from at_infer.config import Fill, Scaler
 from at_infer.errors import ConfigError, DataError
 from at_infer.parquet import Table, read_table, rising_columns
 from at_infer.windows import Starts, window_starts
-from training.checkpoint import Scaler
 
 Rows = NDArray[np.float32]
 Span = tuple[int, int]  # first row and one past the last

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from at_infer import __version__
-from at_infer.config import Fill, ModelConfig, ScoreConfig, TrainConfig
+from at_infer.config import Fill, ModelConfig, ScoreConfig, Threshold, TrainConfig
 from at_infer.errors import CheckpointError, DataError
 from at_infer.interrupt import Interrupt
 from at_infer.threshold import QUANTILE_LEVELS, quantiles, ratio_threshold
 from training.calibration import one_per_row, scores_by_mode, window_parts
-from training.checkpoint import Checkpoint, Threshold, read_tensors, write_tensors
+from training.checkpoint import Checkpoint, read_tensors, write_tensors
 from training.data import TrainingData, Windows
 from training.device import check_device
 from training.model import AnomalyTransformer

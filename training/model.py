@@ -94,7 +94,7 @@ class AnomalyAttention(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.project = nn.Linear(config.width, 3 * config.width + config.heads)  # W_Q, W_K, W_V, W_sigma
+        self.project = Projection(config)
         self.out = nn.Linear(config.width, config.width)
         step = torch.arange(config.window, dtype=torch.float32)
         distance = (step[:, None] - step[None, :]).abs()
@@ -105,11 +105,8 @@ class AnomalyAttention(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Association]:
         """(B,N,D) -> (B,N,D), association."""
         d, h = self.config.width, self.config.heads
-        q, k, v, s = self.project(x).split([d, d, d, h], dim=-1)  # (B,N,D) x3, (B,N,H)
+        q, k, v, s = self.project(x)  # (B,N,D) x3, (B,N,H)
         q, k, v = (t.unflatten(-1, (h, -1)).transpose(1, 2) for t in (q, k, v))  # (B,H,N,D/H)
-        if s.dtype in (torch.float16, torch.bfloat16):  # autocast: the scale is too delicate for half precision
-            with torch.autocast(x.device.type, enabled=False):
-                s = F.linear(x.float(), self.project.weight[-h:], self.project.bias[-h:])
         sigma = self.scale(s)
         series = torch.softmax(q @ k.transpose(-1, -2) * math.sqrt(h / d), dim=-1)
         z = (series @ v).transpose(1, 2).flatten(2)  # (B,N,D)
@@ -126,6 +123,23 @@ class AnomalyAttention(nn.Module):
         """sigma (B,H,N) -> P (B,H,N,N)."""
         steepness = sigma if self.config.prior == "power-law" else sigma.square().reciprocal()
         return torch.softmax(-self.distance * steepness.unsqueeze(-1), dim=-1)
+
+
+class Projection(nn.Linear):
+    """W_Q, W_K, W_V and W_sigma as one matrix product."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config.width, 3 * config.width + config.heads)
+        self.parts = [config.width, config.width, config.width, config.heads]
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+        """(B,N,D) -> Q, K, V (B,N,D), raw scale (B,N,H)."""
+        *qkv, s = super().forward(x).split(self.parts, dim=-1)
+        if s.dtype in (torch.float16, torch.bfloat16):  # autocast: the scale is too delicate for half precision
+            h = self.parts[-1]
+            with torch.autocast(x.device.type, enabled=False):
+                s = F.linear(x.float(), self.weight[-h:], self.bias[-h:])
+        return *qkv, s
 
 
 def sinusoids(length: int, width: int) -> Tensor:

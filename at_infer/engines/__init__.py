@@ -1,0 +1,69 @@
+"""Engines: one contract, opened by suffix; each runtime is imported by exactly one file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from at_infer.errors import EngineError
+
+if TYPE_CHECKING:
+    from at_infer.metadata import Metadata
+
+Floats = NDArray[np.float32]
+Provider = Literal["cpu", "cuda", "tensorrt"]
+
+ONNX_SUFFIXES = (".onnx",)
+PLAN_SUFFIXES = (".trt", ".plan", ".engine")
+
+
+class Engine(Protocol):
+    """Runs windows through an exported model. A context manager: closing frees its device memory."""
+
+    path: Path
+    metadata: "Metadata | None"
+    """None if the file is not an export of at-infer; `missing` then says what scoring lacks."""
+    missing: list[str]
+    outputs: tuple[str, ...]
+    """Names of the tensors that `run` returns."""
+
+    def run(self, windows: Floats) -> dict[str, Floats]:
+        """(B,N,F) raw values -> every output of the graph, for any B."""
+
+    def describe(self) -> str:
+        """Runtime, version and device in a few words."""
+
+    def close(self) -> None:
+        """Free what the runtime holds."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def open_engine(path: str | Path, *, provider: Provider = "cpu", threads: int | None = None) -> Engine:
+    """Open an exported model: ONNX by ONNX Runtime on `provider`, a plan by TensorRT on the GPU.
+
+    Nothing falls back to another device: what cannot run as asked is an error.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise EngineError(f"{path}: no such file")
+    if path.suffix in ONNX_SUFFIXES:
+        from at_infer.engines.ort import OnnxEngine
+
+        return OnnxEngine(path, provider=provider, threads=threads)
+    if path.suffix in PLAN_SUFFIXES:
+        from at_infer.engines.trt import PlanEngine
+
+        return PlanEngine(path)
+    known = ", ".join((*ONNX_SUFFIXES, *PLAN_SUFFIXES))
+    raise EngineError(f"{path}: cannot tell an engine from the suffix {path.suffix!r}; known are {known}")
+
+
+def score(engine: Engine, windows: Floats) -> Floats:
+    """(B,N,F) raw values -> scores (B,N), whichever graph the engine runs."""
+    from at_infer.criterion import score_outputs
+
+    return score_outputs(windows, engine.run(windows), engine.metadata)
