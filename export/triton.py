@@ -1,0 +1,210 @@
+"""A model repository for NVIDIA Triton: one folder per backend with config.pbtxt and version 1 of the model."""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import TensorProto
+
+from at_infer.errors import ExportError, OutputError
+from at_infer.metadata import PREFIX, Metadata
+
+BATCH = (1, 32, 256)
+"""Profile of an ONNX file that has none of its own."""
+PLAN_TAG = b"ftrt"
+"""Plans of TensorRT start with it; those of TensorRT-RTX, which Triton cannot load, do not."""
+PARAMETERS = ("at_infer", "graph", "columns", "fill", "score", "alignment", "threshold", "precision")
+
+_TYPES: dict[int, str] = {
+    TensorProto.FLOAT: "TYPE_FP32",
+    TensorProto.FLOAT16: "TYPE_FP16",
+    TensorProto.BFLOAT16: "TYPE_BF16",
+    TensorProto.DOUBLE: "TYPE_FP64",
+    TensorProto.INT32: "TYPE_INT32",
+    TensorProto.INT64: "TYPE_INT64",
+}
+
+
+class _Name(str):
+    """A word that stands in the file without quotes: a member of an enumeration."""
+
+    __slots__ = ()
+
+
+def write_repository(
+    folder: Path,
+    *,
+    onnx_path: Path,
+    plan_path: Path | None = None,
+    metadata: Metadata,
+    name: str = "anomaly_transformer",
+    gpu: bool = False,
+    queue_delay_us: int = 1000,
+    overwrite: bool = False,
+) -> list[Path]:
+    """Write `<name>_onnx` and, for a plan, `<name>_trt` into `folder`, all or nothing; return their folders.
+
+    `plan_path` is the TensorRT plan built from `onnx_path`, and `metadata` then those of the plan, whose batch
+    profile both configurations take. `gpu` runs the ONNX file on the GPU too. A request waits at most
+    `queue_delay_us` for others to share its batch. Nothing but a repository written earlier is ever replaced.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+        raise ExportError(f"{name!r}: cannot be the name of a Triton model; use letters, digits, '_', '-' and '.'")
+    smallest, best, largest = metadata.batch or BATCH
+    if smallest > 1:
+        raise ExportError(
+            f"{plan_path or onnx_path}: takes at least {smallest} windows, but a request to Triton may hold one; "
+            f"export with --batch 1:{best}:{largest}"
+        )
+    if plan_path is not None:
+        _check_plan(plan_path)
+    inputs, outputs = _tensors(onnx_path)
+    common = {
+        "max_batch_size": largest,
+        "input": inputs,
+        "output": outputs,
+        "dynamic_batching": {
+            "preferred_batch_size": sorted({best, largest}),
+            "max_queue_delay_microseconds": queue_delay_us,
+        },
+        "model_warmup": [_warmup(size, inputs) for size in sorted({1, best, largest})],
+    }
+    models = [(f"{name}_onnx", "onnxruntime", "model.onnx", onnx_path, "KIND_GPU" if gpu else "KIND_CPU")]
+    if plan_path is not None:
+        models.append((f"{name}_trt", "tensorrt", "model.plan", plan_path, "KIND_GPU"))
+    with _complete_or_absent(folder, {f"{name}_onnx", f"{name}_trt"}, overwrite=overwrite) as temporary:
+        for model, backend, file_name, source, kind in models:
+            config = {
+                "name": model,
+                "backend": backend,
+                "default_model_filename": file_name,
+                **common,
+                "instance_group": [{"count": 1, "kind": _Name(kind)}],
+                "parameters": _parameters(metadata),
+            }
+            version = temporary / model / "1"
+            version.mkdir(parents=True)
+            shutil.copyfile(source, version / file_name)
+            (version.parent / "config.pbtxt").write_text("\n".join(_lines(config)) + "\n", encoding="utf-8")
+    return [folder / model for model, *_ in models]
+
+
+def _check_plan(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            tag = file.read(len(PLAN_TAG))
+    except OSError as error:
+        raise ExportError(f"{path}: cannot be read ({error.strerror})") from None
+    if tag != PLAN_TAG:
+        raise ExportError(
+            f"{path}: is not a plan of standard TensorRT, and Triton loads no other (a TensorRT-RTX plan neither); "
+            "build it with --engine tensorrt, or let Triton serve the ONNX file alone"
+        )
+
+
+def _tensors(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Inputs and outputs as Triton describes them: without the batch dimension."""
+    try:
+        graph = onnx.load(path, load_external_data=False).graph
+    except Exception as error:  # protobuf's exception types differ between its implementations
+        raise ExportError(f"{path}: cannot be read as ONNX ({error})") from None
+    inputs, outputs = ([_tensor(path, value) for value in part] for part in (graph.input, graph.output))
+    return inputs, outputs
+
+
+def _tensor(path: Path, value: onnx.ValueInfoProto) -> dict[str, Any]:
+    tensor = value.type.tensor_type
+    dims = list(tensor.shape.dim)
+    if tensor.elem_type not in _TYPES or len(dims) < 2 or dims[0].HasField("dim_value"):
+        raise ExportError(f"{path}: {value.name!r} has no dynamic batch dimension, or a type that Triton cannot batch")
+    return {
+        "name": value.name,
+        "data_type": _Name(_TYPES[tensor.elem_type]),
+        "dims": [dim.dim_value if dim.HasField("dim_value") else -1 for dim in dims[1:]],
+    }
+
+
+def _warmup(batch_size: int, inputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The first run of a batch size compiles and allocates: done before the model is called ready."""
+    return {
+        "name": f"batch {batch_size}",
+        "batch_size": batch_size,
+        "inputs": [
+            {"key": entry["name"], "value": {k: entry[k] for k in ("data_type", "dims")} | {"zero_data": True}}
+            for entry in inputs
+        ],
+    }
+
+
+def _parameters(metadata: Metadata) -> list[dict[str, Any]]:
+    """What a client must know to fill a window and to read a score, as JSON under the names of the ONNX file."""
+    properties = metadata.to_properties()
+    chosen = {PREFIX + key: properties[PREFIX + key] for key in PARAMETERS}
+    if metadata.engine is not None:
+        chosen[f"{PREFIX}engine"] = properties[f"{PREFIX}engine"]
+    return [{"key": key, "value": {"string_value": text}} for key, text in chosen.items()]
+
+
+def _lines(message: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    """Protobuf text format: a list of numbers on one line, a list of messages as a repeated field."""
+    for key, value in message.items():
+        for entry in value if isinstance(value, list) and value and isinstance(value[0], dict) else [value]:
+            if isinstance(entry, dict):
+                yield f"{indent}{key} {{"
+                yield from _lines(entry, indent + "  ")
+                yield f"{indent}}}"
+            else:
+                yield f"{indent}{key}: {_scalar(entry)}"
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str) and not isinstance(value, _Name):
+        return json.dumps(value)  # for ASCII text without control characters the two formats escape alike
+    return str(value)
+
+
+@contextmanager
+def _complete_or_absent(folder: Path, ours: set[str], *, overwrite: bool) -> Iterator[Path]:
+    """Give a temporary sibling of `folder` to fill; it takes the place of `folder` if the block succeeds."""
+    found = _content(folder)
+    if found and not overwrite:
+        raise OutputError(f"{folder}: exists already; pass --overwrite to replace it")
+    if strange := sorted(found - ours):
+        raise OutputError(f"{folder}: holds {strange[0]!r}, which is not part of this repository; give another folder")
+    folder = folder.absolute()
+    temporary, old = (folder.with_name(f".{folder.name}.{os.getpid()}.{end}") for end in ("tmp", "old"))
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        if folder.exists():
+            folder.rename(old)
+        try:
+            temporary.rename(folder)
+        except OSError:
+            with suppress(OSError):
+                old.rename(folder)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise OutputError(f"{folder}: could not be written ({error.strerror or error})") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _content(folder: Path) -> set[str]:
+    try:
+        return {entry.name for entry in folder.iterdir()}
+    except FileNotFoundError:
+        return set()
+    except NotADirectoryError:
+        raise OutputError(f"{folder}: is a file; give a folder") from None
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be read ({error.strerror})") from None
