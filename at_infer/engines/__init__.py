@@ -31,6 +31,9 @@ class Engine(Protocol):
     def run(self, windows: Floats) -> dict[str, Floats]:
         """(B,N,F) raw values -> every output of the graph, for any B."""
 
+    def score(self, windows: Floats) -> Floats:
+        """(B,N,F) raw values -> scores (B,N), whichever graph this is."""
+
     def describe(self) -> str:
         """Runtime, version and device in a few words."""
 
@@ -62,8 +65,30 @@ def open_engine(path: str | Path, *, provider: Provider = "cpu", threads: int | 
     raise EngineError(f"{path}: cannot tell an engine from the suffix {path.suffix!r}; known are {known}")
 
 
-def score(engine: Engine, windows: Floats) -> Floats:
-    """(B,N,F) raw values -> scores (B,N), whichever graph the engine runs."""
-    from at_infer.criterion import score_outputs
+class Scoring:
+    """The parts of `Engine` that are the same for every runtime."""
 
-    return score_outputs(windows, engine.run(windows), engine.metadata)
+    path: Path
+    metadata: "Metadata | None"
+    missing: list[str]
+
+    def run(self, windows: Floats) -> dict[str, Floats]:
+        """What a runtime has to bring along."""
+        raise NotImplementedError
+
+    def score(self, windows: Floats) -> Floats:
+        """(B,N,F) raw values -> scores (B,N)."""
+        from at_infer.criterion import score_outputs
+
+        if self.metadata is None:
+            raise EngineError(f"{self.path}: cannot score, it lacks {'; '.join(self.missing)}; use at-infer export")
+        return score_outputs(windows, self.run(windows), self.metadata)
+
+    def close(self) -> None:
+        """Free what the runtime holds."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

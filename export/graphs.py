@@ -1,0 +1,151 @@
+"""The modules that are traced: raw windows in, scores or associations out."""
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from at_infer.config import DiscrepancyConfig, Scaler, ScoreConfig
+from training.discrepancy import association_discrepancy
+from training.model import AnomalyAttention, AnomalyTransformer, Layer
+
+Output = Literal["score", "error", "discrepancy", "reconstruction"]
+OUTPUTS: tuple[Output, ...] = get_args(Output)
+
+SATURATION = 1000.0  # an input beyond this, in standard deviations, would overflow half precision in a product
+FP32_OPS = (
+    "scaler, embedding, sigma, prior, attention products, softmax, layer norms, residuals, output projection, "
+    "discrepancy, criterion"
+)
+
+
+class ScoreGraph(nn.Module):
+    """Scaler, network, discrepancy and criterion: window (B,N,F) -> the chosen outputs."""
+
+    def __init__(
+        self,
+        network: AnomalyTransformer,
+        scaler: Scaler,
+        discrepancy: DiscrepancyConfig,
+        score: ScoreConfig,
+        outputs: Sequence[Output] = OUTPUTS,
+    ) -> None:
+        super().__init__()
+        self.scale = Scale(scaler)
+        self.network = network
+        self.discrepancy, self.score, self.outputs = discrepancy, score, outputs
+        self.layers_summed = network.config.layers if discrepancy.layer is None else 1
+
+    def forward(self, window: Tensor) -> tuple[Tensor, ...]:
+        """`score`, `error`, `discrepancy` (B,N); `reconstruction` (B,N,F) in units of the scaler."""
+        x = self.scale(window)
+        x_hat, associations = self.network(x)
+        found: dict[Output, Tensor] = {"reconstruction": x_hat, "error": (x_hat - x).square().mean(-1)}
+        found["discrepancy"] = association_discrepancy(associations, self.discrepancy)
+        found["score"] = self.criterion(found["error"], found["discrepancy"])
+        return tuple(found[name] for name in self.outputs)
+
+    def criterion(self, error: Tensor, discrepancy: Tensor) -> Tensor:
+        """The formulas of at_infer/criterion.py."""
+        match self.score.mode:
+            case "paper":
+                return torch.softmax(-discrepancy, dim=-1) * error
+            case "published":
+                return torch.softmax(-self.score.temperature * self.layers_summed * discrepancy, dim=-1) * error
+            case "reconstruction":
+                return error.clone()  # an output of its own: two outputs may not share a tensor
+            case "discrepancy":
+                return torch.softmax(-discrepancy, dim=-1)
+            case "addition":
+                return torch.softmax(-discrepancy, dim=-1) + error
+
+
+class AssociationsGraph(nn.Module):
+    """Window (B,N,F) -> reconstruction, then prior, series and sigma of every layer."""
+
+    def __init__(self, network: AnomalyTransformer, scaler: Scaler) -> None:
+        super().__init__()
+        self.scale = Scale(scaler)
+        self.network = network
+
+    def forward(self, window: Tensor) -> tuple[Tensor, ...]:
+        """(B,N,F), and per layer (B,H,N,N), (B,H,N,N), (B,H,N)."""
+        x_hat, associations = self.network(self.scale(window))
+        return x_hat, *(part for association in associations for part in association)
+
+    @property
+    def outputs(self) -> list[str]:
+        """Names in the order of `forward`."""
+        parts = [f"{part}_{i}" for i in range(self.network.config.layers) for part in ("prior", "series", "sigma")]
+        return ["reconstruction", *parts]
+
+
+class Scale(nn.Module):
+    """Raw values to the units the network was trained in."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, scaler: Scaler) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(scaler.mean, dtype=torch.float32))
+        self.register_buffer("deviation", torch.tensor(scaler.scale, dtype=torch.float32))
+
+    def forward(self, window: Tensor) -> Tensor:
+        """(B,N,F) -> (B,N,F)."""
+        return (window - self.mean) / self.deviation
+
+
+class HalfLinear(nn.Module):
+    """A linear layer whose product runs in half precision between float32 neighbours."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight.detach().to(dtype), requires_grad=False)
+        self.bias = nn.Parameter(bias.detach().float(), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., D) -> (..., E), float32 on both sides."""
+        x = x.clamp(-SATURATION, SATURATION).to(self.weight.dtype)
+        return F.linear(x, self.weight).float() + self.bias
+
+
+class SplitProjection(nn.Module):
+    """Q, K, V by one product and the scale by another, so that the scale can stay in float32."""
+
+    def __init__(self, project: nn.Linear, heads: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        weight, bias = project.weight, project.bias
+        self.width = weight.shape[1]
+        self.qkv: nn.Module
+        if dtype == torch.float32:
+            self.qkv = nn.Linear(self.width, 3 * self.width)
+            self.qkv.load_state_dict({"weight": weight[:-heads], "bias": bias[:-heads]})
+        else:
+            self.qkv = HalfLinear(weight[:-heads], bias[:-heads], dtype)
+        self.sigma = nn.Linear(self.width, heads)
+        self.sigma.load_state_dict({"weight": weight[-heads:], "bias": bias[-heads:]})
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Like training.model.Projection."""
+        return *self.qkv(x).split(self.width, dim=-1), self.sigma(x)
+
+
+def lower_precision(network: AnomalyTransformer, dtype: torch.dtype) -> None:
+    """Replace, in place, the products that may run in `dtype`; float32 only sets the scale's product apart.
+
+    These are the products of a layer's input with Q, K, V, output and feed-forward weights, two thirds of the
+    work. Everything named in FP32_OPS stays.
+    """
+    for layer in network.layers:
+        assert isinstance(layer, Layer)
+        attention: AnomalyAttention = layer.attention
+        attention.project = SplitProjection(attention.project, attention.config.heads, dtype)  # type: ignore[assignment]
+        if dtype != torch.float32:
+            attention.out = HalfLinear(attention.out.weight, attention.out.bias, dtype)  # type: ignore[assignment]
+            for i in (0, 2):
+                linear = layer.feed_forward[i]
+                assert isinstance(linear, nn.Linear)
+                layer.feed_forward[i] = HalfLinear(linear.weight, linear.bias, dtype)

@@ -1,0 +1,301 @@
+"""The gate every export passes: the written ONNX file against the PyTorch model."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from at_infer.config import ModelConfig, ScoreConfig
+from at_infer.engines.ort import open_session
+from at_infer.errors import ExportError
+from export.graphs import AssociationsGraph, ScoreGraph
+from export.to_onnx import INPUT
+from training.model import Layer
+
+Floats = NDArray[np.float32]
+Outputs = dict[str, Floats]
+
+RANDOM_WINDOWS = 32
+BATCH = 16
+SCALE_FLOOR_BIAS = -1e3  # drives sigma to its floor, where all of the prior but its diagonal underflows
+DOUBT = 10.0  # how many times PyTorch's own float32 rounding error a difference may be
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """A difference may be `atol + rtol * |expected|`."""
+
+    atol: float
+    rtol: float
+
+
+# Keys are the outputs without their layer number. Values in units of the scaled data, where one is a standard
+# deviation; `score` has none of its own, it follows from error and discrepancy.
+TOLERANCES: dict[str, dict[str, Tolerance]] = {
+    "fp32": {
+        "reconstruction": Tolerance(1e-4, 1e-4),
+        "error": Tolerance(1e-5, 1e-3),
+        "discrepancy": Tolerance(1e-4, 1e-5),
+        "prior": Tolerance(1e-5, 1e-3),
+        "series": Tolerance(1e-5, 1e-3),
+        "sigma": Tolerance(1e-5, 1e-3),
+    },
+    "fp16": {
+        "reconstruction": Tolerance(2e-2, 1e-2),
+        "error": Tolerance(2e-2, 2e-2),
+        "discrepancy": Tolerance(1e-1, 1e-2),
+        "prior": Tolerance(2e-2, 5e-2),
+        "series": Tolerance(2e-2, 5e-2),
+        "sigma": Tolerance(2e-2, 2e-2),
+    },
+}
+TOLERANCES["bf16"] = {name: Tolerance(8 * t.atol, 8 * t.rtol) for name, t in TOLERANCES["fp16"].items()}
+TOLERANCES["int8"] = {name: Tolerance(50 * t.atol, 10 * t.rtol) for name, t in TOLERANCES["fp16"].items()}
+TOLERANCES["int8-dynamic"] = TOLERANCES["int8"]
+
+
+def check(
+    model: onnx.ModelProto,
+    reference: ScoreGraph | AssociationsGraph,
+    *,
+    precision: str,
+    threshold: float,
+    real: Floats | None = None,
+    tolerance: Tolerance | None = None,
+) -> dict[str, Any]:
+    """Run both on random, real and extreme windows; return the figures, or raise and name the worst element.
+
+    `tolerance` replaces the table's for all outputs. A difference is also forgiven up to `DOUBT` times what
+    PyTorch's own float32 answer is off its float64 one in that window: rounding decides there, not the export.
+    In a lower precision than fp32, extreme windows leave the range of the type; there only finite answers are
+    asked for, and an error that still finds the extreme.
+    """
+    config, scaler = reference.network.config, reference.scale
+    natural = {"random": random_windows(config, scaler.mean.numpy(), scaler.deviation.numpy())}
+    if real is not None:
+        natural["real"] = real
+    extreme = extreme_windows(config, scaler.mean.numpy(), scaler.deviation.numpy())
+    floor_model, floor_reference = _at_scale_floor(model, reference)
+    cases = [
+        *((name, windows, model, reference) for name, windows in natural.items()),
+        ("extreme", extreme, model, reference),
+        ("scale floor", natural["random"][:4], floor_model, floor_reference),
+    ]
+    figures: dict[str, Any] = {}
+    for name, windows, case_model, case_reference in cases:
+        expected = run_reference(case_reference, windows)
+        found = run_onnx(case_model, windows)
+        _finite(name, found, expected)
+        if name in natural or precision == "fp32":
+            allowed = _allowed(case_reference, expected, windows, precision, tolerance)
+            figures[name] = _compare(name, found, expected, allowed)
+        elif name == "extreme":
+            _finds_extreme(found, expected)
+        if name in natural and "score" in found:
+            figures[name]["agreement"] = agreement(found["score"], expected["score"], threshold)
+    return figures
+
+
+def run_reference(graph: ScoreGraph | AssociationsGraph, windows: Floats, dtype: torch.dtype = torch.float32) -> Outputs:
+    """What PyTorch answers."""
+    graph = copy.deepcopy(graph).to(dtype).eval()
+    with torch.inference_mode():
+        batches = [graph(torch.from_numpy(part).to(dtype)) for part in _batches(windows)]
+    parts = [torch.cat(output).numpy() for output in zip(*batches, strict=True)]
+    return dict(zip(graph.outputs, parts, strict=True))
+
+
+def run_onnx(model: onnx.ModelProto, windows: Floats) -> Outputs:
+    """What ONNX Runtime answers."""
+    session = open_session(_without_bfloat16(model).SerializeToString())
+    names = [output.name for output in session.get_outputs()]
+    batches = [session.run(None, {INPUT: part}) for part in _batches(windows)]
+    return dict(zip(names, (np.concatenate(parts) for parts in zip(*batches, strict=True)), strict=True))
+
+
+def random_windows(config: ModelConfig, mean: Floats, scale: Floats) -> Floats:
+    """Noise and noisy sines, in raw units."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(RANDOM_WINDOWS, config.window, config.features))
+    steps = np.arange(config.window)[None, :, None]
+    period = rng.uniform(4, config.window, size=(RANDOM_WINDOWS // 2, 1, config.features))
+    z[::2] = 0.2 * z[::2] + 1.4 * np.sin(2 * np.pi * steps / period)
+    return (mean + scale * z).astype(np.float32)
+
+
+def extreme_windows(config: ModelConfig, mean: Floats, scale: Floats) -> Floats:
+    """Zeros, constants, tiny and huge values, and spikes of 1e6 standard deviations."""
+    n, f = config.window, config.features
+    rng = np.random.default_rng(1)
+    noise = rng.normal(size=(n, f))
+    spike, spikes = noise.copy(), noise.copy()
+    spike[n // 2, 0] = 1e6
+    spikes[n // 3, :] = -1e6
+    scaled = np.stack([np.zeros((n, f)), np.full((n, f), 3.0), noise * 1e-30, noise * 1e6, spike, spikes])
+    raw = np.stack([np.zeros((n, f)), np.full((n, f), 1e6)])
+    return np.concatenate([mean + scale * scaled, raw]).astype(np.float32)
+
+
+def agreement(found: Floats, expected: Floats, threshold: float) -> dict[str, float]:
+    """What the change of a score means to a user."""
+    return {
+        "max_abs": _figure(np.abs(found - expected).max()),
+        "spearman": _figure(spearman(found.ravel(), expected.ravel())),
+        "verdicts_changed": _figure(((found > threshold) != (expected > threshold)).mean()),
+    }
+
+
+def spearman(a: Floats, b: Floats) -> float:
+    """Rank correlation, equal values sharing their mean rank; 1 for two constants."""
+    ranks = [_ranks(a), _ranks(b)]
+    if any(np.ptp(r) == 0 for r in ranks):
+        return float(np.ptp(a) == np.ptp(b))
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+def _ranks(values: Floats) -> NDArray[np.float64]:
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    ranks: NDArray[np.float64] = ((last - counts + 1 + last) / 2)[place]
+    return ranks
+
+
+def _finite(case: str, found: Outputs, expected: Outputs) -> None:
+    for name, values in found.items():
+        bad = ~np.isfinite(values)
+        if bad.any():
+            where = tuple(int(i) for i in np.argwhere(bad)[0])
+            raise ExportError(
+                f"parity: output {name}{list(where)} is {values[where]} on {case} windows where PyTorch says "
+                f"{expected[name][where]:.6g}; the export is refused"
+            )
+
+
+def _allowed(
+    reference: ScoreGraph | AssociationsGraph,
+    expected: Outputs,
+    windows: Floats,
+    precision: str,
+    tolerance: Tolerance | None,
+) -> Outputs:
+    """Per element, how far an answer may be off."""
+    exact = run_reference(reference, windows, torch.float64)
+    table = TOLERANCES[precision]
+    allowed = {}
+    for name, values in expected.items():
+        if tolerance is not None:
+            limit = tolerance.atol + tolerance.rtol * np.abs(values)
+        elif name == "score":
+            assert isinstance(reference, ScoreGraph)
+            limit = _score_limit(reference, values, table)
+        else:
+            entry = table[name.split("_")[0]]
+            limit = entry.atol + entry.rtol * np.abs(values)
+        axes = tuple(range(1, values.ndim))
+        doubt = np.abs(values - exact[name]).max(axis=axes, keepdims=True)
+        allowed[name] = (limit + DOUBT * doubt).astype(np.float64)
+    return allowed
+
+
+def _score_limit(reference: ScoreGraph, score: Floats, table: dict[str, Tolerance]) -> Floats:
+    """A weight softmax(-k AssDis) changes by a factor of exp(2 k delta) at most if AssDis changes by delta."""
+    config: ScoreConfig = reference.score
+    error, discrepancy = table["error"], table["discrepancy"]
+    if config.mode == "reconstruction":
+        return error.atol + error.rtol * np.abs(score)
+    k = config.temperature * reference.layers_summed if config.mode == "published" else 1.0
+    delta = discrepancy.atol + discrepancy.rtol * 2 * -np.log(1e-8)  # AssDis cannot exceed the floor's logarithm
+    factor = np.expm1(min(2 * k * delta, 50.0))
+    return error.atol + (error.rtol + factor) * np.abs(score)
+
+
+def _compare(case: str, found: Outputs, expected: Outputs, allowed: Outputs) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    for name, values in expected.items():
+        difference = np.abs(found[name].astype(np.float64) - values)
+        share = difference / allowed[name]
+        where = np.unravel_index(int(share.argmax()), share.shape)
+        if share[where] > 1:
+            index = [int(i) for i in where]
+            raise ExportError(
+                f"parity: output {name}{index} is {found[name][where]:.6g} on {case} windows where PyTorch says "
+                f"{values[where]:.6g}; the difference may be {allowed[name][where]:.2g}; the export is refused"
+            )
+        figures[name] = {"max_abs": _figure(difference.max()), "share_of_tolerance": _figure(share.max())}
+    return figures
+
+
+def _finds_extreme(found: Outputs, expected: Outputs) -> None:
+    """The largest error of each window is an input of 1e6 and more in the extreme ones: no type may lose it."""
+    if "error" not in expected:
+        return
+    peak, expected_peak = found["error"].max(axis=1), expected["error"].max(axis=1)
+    lost = np.abs(peak - expected_peak) > 0.05 * expected_peak + 1.0
+    if lost.any():
+        i = int(lost.argmax())
+        raise ExportError(
+            f"parity: the largest error of extreme window {i} is {peak[i]:.6g} where PyTorch says "
+            f"{expected_peak[i]:.6g}; the export is refused"
+        )
+
+
+def _at_scale_floor(
+    model: onnx.ModelProto, reference: ScoreGraph | AssociationsGraph
+) -> tuple[onnx.ModelProto, ScoreGraph | AssociationsGraph]:
+    """Copies of both whose scale is at its floor: the same graph, only the bias of the scale differs."""
+    reference = copy.deepcopy(reference)
+    heads = reference.network.config.heads
+    for layer in reference.network.layers:
+        assert isinstance(layer, Layer)
+        with torch.no_grad():
+            layer.attention.project.bias[-heads:] = SCALE_FLOOR_BIAS
+    floor = onnx.ModelProto()
+    floor.CopyFrom(model)
+    for tensor in floor.graph.initializer:
+        if tensor.name.endswith(("attention.project.bias", "attention.project.sigma.bias")):
+            bias = numpy_helper.to_array(tensor).copy()
+            bias[-heads:] = SCALE_FLOOR_BIAS
+            tensor.CopyFrom(numpy_helper.from_array(bias, tensor.name))
+    return floor, reference
+
+
+def _without_bfloat16(model: onnx.ModelProto) -> onnx.ModelProto:
+    """ONNX Runtime has no bfloat16 product on CPUs: round to bfloat16 as the graph says, multiply in float32."""
+    types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    products = [n for n in model.graph.node if n.op_type == "MatMul" and types.get(n.input[1]) == TensorProto.BFLOAT16]
+    if not products:
+        return model
+    widened = onnx.ModelProto()
+    widened.CopyFrom(model)
+    names = {node.name for node in products}
+    nodes: list[onnx.NodeProto] = []
+    for node in widened.graph.node:
+        if node.name not in names:
+            nodes.append(node)
+            continue
+        inputs = [f"{name}_as_float_for_{node.name}" for name in node.input]
+        for name, wide in zip(node.input, inputs, strict=True):
+            nodes.append(helper.make_node("Cast", [name], [wide], to=TensorProto.FLOAT))
+        product = f"{node.output[0]}_in_float"
+        nodes.append(helper.make_node("MatMul", inputs, [product]))
+        nodes.append(helper.make_node("Cast", [product], [node.output[0]], to=TensorProto.BFLOAT16))
+    del widened.graph.node[:]
+    widened.graph.node.extend(nodes)
+    return widened
+
+
+def _batches(windows: Floats) -> Sequence[Floats]:
+    return np.array_split(windows, -(-len(windows) // BATCH))
+
+
+def _figure(value: float) -> float:
+    """Six digits, so that the metadata stay the same where rounding noise differs."""
+    return float(f"{float(value):.6g}")
+
+
