@@ -15,7 +15,7 @@ from at_infer.windows import Starts, window_starts
 Rows = NDArray[np.float32]
 Span = tuple[int, int]  # first row and one past the last
 
-BLOCK_ROWS = 1 << 16  # rows looked at together, so that float64 copies and masks stay small
+BLOCK_CELLS = 1 << 18  # cells looked at together, so that float64 copies and masks stay small
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,11 @@ class DataConfig:
     validation: float | str = 0.2
     """Share at the end of each series, or another file."""
     fill: Fill = "error"
-    """Missing values: refuse, repeat the last known value, or the column's mean."""
+    """Missing values: refuse, repeat the last known value, or the mean of the training part."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.validation, str) and not 0 < self.validation < 1:
+            raise ConfigError(f"validation: {self.validation:g} is not a share between 0 and 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +101,20 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
             f"give a larger --validation, another file for it, or a smaller --window"
         )
 
-    mean = _train_mean(table, train_spans)
-    for part in _distinct(table, other):
-        _fill_missing(part, mean, config.fill)
+    notes = _notes(table, train_spans, validation_spans, window)
+    parts = [table] if other is table else [table, other]
+    if config.fill == "forward":
+        for part in parts:
+            _fill_forward(part)
     scaler = _fit_scaler(table, train_spans)
-    for part in _distinct(table, other):
+    for part in parts:
         _scale(part, scaler)
     return TrainingData(
         columns=table.columns,
         scaler=scaler,
         train=Windows(table.values, train_starts, _rows(train_spans)),
         validation=Windows(other.values, validation_starts, _rows(validation_spans)),
-        notes=_notes(table, train_spans, validation_spans, window),
+        notes=notes,
     )
 
 
@@ -147,73 +153,74 @@ def _series_spans(table: Table) -> list[Span]:
 
 def _split(spans: list[Span], validation: float) -> tuple[list[Span], list[Span]]:
     """The last share of each series is for validation."""
-    if not 0 < validation < 1:
-        raise ConfigError(f"validation: {validation:g} is not a share between 0 and 1")
     cuts = [end - int((end - first) * validation) for first, end in spans]
     train = [(first, cut) for (first, _), cut in zip(spans, cuts, strict=True)]
     return train, [(cut, end) for (_, end), cut in zip(spans, cuts, strict=True)]
 
 
 def _starts(spans: list[Span], window: int, stride: int, *, cover_tail: bool) -> Starts:
-    parts = [first + window_starts(end - first, window, stride, cover_tail=cover_tail) for first, end in spans]
+    parts = []
+    for first, end in spans:
+        starts = window_starts(end - first, window, stride, cover_tail=cover_tail)
+        starts += first
+        parts.append(starts)
     return np.concatenate(parts)
 
 
-def _train_mean(table: Table, spans: list[Span]) -> NDArray[np.float64]:
-    """Mean of the values that are there."""
-    total = np.zeros(len(table.columns))
-    count = np.zeros(len(table.columns), np.int64)
-    for block in _blocks(table.values, spans):
-        total += np.nansum(block, axis=0, dtype=np.float64)
-        count += np.isfinite(block).sum(axis=0)
-    for name, n in zip(table.columns, count, strict=True):
-        if n == 0:
-            raise DataError(
-                f"{table.source}: column {name!r} has no value in the training part; leave it out with --exclude {name}"
-            )
-    return total / count
-
-
-def _fill_missing(table: Table, mean: NDArray[np.float64], fill: Fill) -> None:
-    """Fill in place; a gap at the start of a series has nothing to repeat and gets the mean."""
+def _fill_forward(table: Table) -> None:
+    """Repeat the last known value of the same series, in place; a gap at the start of a series stays."""
+    firsts = np.array([first for first, _ in _series_spans(table)])
     for j in np.flatnonzero(_count_missing(table.values)):
         column = table.values[:, j]
-        if fill == "forward":
-            for first, end in _series_spans(table):
-                part = column[first:end]
-                known = np.where(np.isnan(part), -1, np.arange(len(part)))
-                last_known = np.maximum.accumulate(known)
-                part[:] = np.where(last_known < 0, np.nan, part[last_known])
-        column[np.isnan(column)] = mean[j]
+        last_known = -1
+        for start in range(0, len(column), BLOCK_CELLS):
+            row = np.arange(start, min(start + BLOCK_CELLS, len(column)))
+            known = np.where(np.isnan(column[row]), -1, row)
+            known[0] = max(known[0], last_known)
+            known = np.maximum.accumulate(known)
+            last_known = known[-1]
+            series_first = firsts[np.searchsorted(firsts, row, side="right") - 1]
+            column[row] = np.where(known >= series_first, column[known], np.nan)
 
 
 def _fit_scaler(table: Table, spans: list[Span]) -> Scaler:
-    """Mean and standard deviation of the training part; a column that is constant there keeps its unit."""
-    rows = _rows(spans)
-    mean = np.zeros(len(table.columns))
-    low, high = np.full(len(mean), np.inf), np.full(len(mean), -np.inf)
+    """Mean and standard deviation of the values known in the training part; a constant column keeps its unit."""
+    features = len(table.columns)
+    count, mean, variance = np.zeros(features, np.int64), np.zeros(features), np.zeros(features)
+    low, high = np.full(features, np.inf), np.full(features, -np.inf)
     for block in _blocks(table.values, spans):
-        mean += block.sum(axis=0, dtype=np.float64) / rows
-        low, high = np.minimum(low, block.min(axis=0)), np.maximum(high, block.max(axis=0))
-    variance = np.zeros(len(mean))
+        count += (~np.isnan(block)).sum(axis=0)
+        mean += np.nansum(block, axis=0, dtype=np.float64)
+        low, high = np.fmin(low, np.fmin.reduce(block)), np.fmax(high, np.fmax.reduce(block))
+    for name, known in zip(table.columns, count, strict=True):
+        if known == 0:
+            raise DataError(
+                f"{table.source}: column {name!r} has no value in the training part; leave it out with --exclude {name}"
+            )
+    mean /= count
     for block in _blocks(table.values, spans):
-        variance += np.square(block - mean).sum(axis=0) / rows
+        variance += np.nansum(np.square(block - mean), axis=0)
     constant = low == high
     mean = np.where(constant, low, mean)
-    scale = np.where(constant, 1.0, np.sqrt(variance))
+    scale = np.where(constant, 1.0, np.sqrt(variance / count))
     return Scaler(mean=mean.tolist(), scale=scale.tolist())
 
 
 def _scale(table: Table, scaler: Scaler) -> None:
-    """Scale in place, in float32 as the exported graph does it."""
+    """Scale in place, in float32 as the exported graph does it; a value still missing becomes the mean, which is 0."""
     mean, scale = np.asarray(scaler.mean, np.float32), np.asarray(scaler.scale, np.float32)
     for block in _blocks(table.values, [(0, len(table.values))]):
+        missing = np.isnan(block)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             block -= mean
             block /= scale
+        block[missing] = 0.0
         if not np.isfinite(block).all():
             name = table.columns[int(np.argmin(np.isfinite(block).all(axis=0)))]
-            raise DataError(f"{table.source}: column {name!r} overflows float32 when scaled; divide it by a constant")
+            raise DataError(
+                f"{table.source}: column {name!r} is too large or too small to be scaled in float32; "
+                f"multiply it by a constant"
+            )
 
 
 def _notes(table: Table, train_spans: list[Span], validation_spans: list[Span], window: int) -> list[str]:
@@ -241,16 +248,12 @@ def _count_missing(values: Rows) -> NDArray[np.int64]:
 
 
 def _blocks(values: Rows, spans: list[Span]) -> Iterator[Rows]:
-    """Views of a limited number of rows, in order, over the given spans."""
+    """Views of a limited number of cells, in order, over the given spans."""
+    rows = max(1, BLOCK_CELLS // values.shape[1])
     for first, end in spans:
-        for start in range(first, end, BLOCK_ROWS):
-            yield values[start : min(start + BLOCK_ROWS, end)]
+        for start in range(first, end, rows):
+            yield values[start : min(start + rows, end)]
 
 
 def _rows(spans: list[Span]) -> int:
     return sum(end - first for first, end in spans)
-
-
-def _distinct(table: Table, other: Table) -> list[Table]:
-    """Both tables, or the one if validation is a part of it."""
-    return [table] if other is table else [table, other]
