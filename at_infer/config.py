@@ -114,6 +114,12 @@ class ScoreConfig(Config):
             raise ConfigError(f"temperature: {self.temperature} is not a positive number")
 
 
+def head_rule(mode: ScoreMode, discrepancy: DiscrepancyConfig) -> HeadRule:
+    """Mode `paper` always averages the heads first, mode `published` never; the others follow the training."""
+    fixed: dict[ScoreMode, HeadRule] = {"paper": "paper", "published": "published"}
+    return fixed.get(mode, discrepancy.head_rule)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaler(Config):
     """Standard scaling by statistics of the training part: (x - mean) / scale per column."""
@@ -170,6 +176,8 @@ class TrainConfig(Config):
         for name in ("max_steps", "stride"):
             if getattr(self, name) is not None:
                 self._at_least(name, 1)
+        if not 0 <= self.seed < 2**63:
+            raise ConfigError(f"seed: {self.seed} is not between 0 and 2**63 - 1")
         if not 0 < self.learning_rate < 1:
             raise ConfigError(f"learning_rate: {self.learning_rate:g} is not between 0 and 1")
         if not 0 <= self.lambda_ < float("inf"):
@@ -178,5 +186,5 @@ class TrainConfig(Config):
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """The reverse of `to_dict`."""
-        nested = DiscrepancyConfig.from_dict(values["discrepancy"])
+        nested = DiscrepancyConfig.from_dict(values.get("discrepancy", {}))
         return super(TrainConfig, cls).from_dict(values | {"discrepancy": nested})
