@@ -10,14 +10,14 @@ from at_infer.errors import OutputError
 
 def check_writable(path: Path, *, overwrite: bool) -> None:
     """Fail before the long work starts if its result could not be written to `path`."""
-    if path.is_dir():
-        raise OutputError(f"{path}: is a folder; give a file name")
-    if path.exists() and not overwrite:
-        raise OutputError(f"{path}: exists already; pass --overwrite to replace it")
-    if not path.parent.is_dir():
-        raise OutputError(f"{path}: folder {path.parent} does not exist; create it or choose another")
     probe = _temporary(path)
     try:
+        if path.is_dir():
+            raise OutputError(f"{path}: is a folder; give a file name")
+        if path.exists() and not overwrite:
+            raise OutputError(f"{path}: exists already; pass --overwrite to replace it")
+        if not path.parent.is_dir():
+            raise OutputError(f"{path}: folder {path.parent} does not exist; create it or choose another")
         probe.touch()
         probe.unlink()
     except OSError as error:
