@@ -2,8 +2,23 @@
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
+
+
+@contextmanager
+def sigterm_as_ctrl_c() -> Iterator[None]:
+    """While this is open, SIGTERM is a KeyboardInterrupt, so that temporary files are removed before the end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 class Interrupt:

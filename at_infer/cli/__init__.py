@@ -7,9 +7,12 @@ import typer
 from typer.core import TyperGroup
 
 from at_infer import __version__
+from at_infer.cli.doctor import doctor
 from at_infer.cli.generate import generate
+from at_infer.cli.inspect import inspect
 from at_infer.cli.train import train
 from at_infer.errors import AtInferError
+from at_infer.interrupt import sigterm_as_ctrl_c
 
 
 class _ErrorsToExitCodes(TyperGroup):
@@ -18,13 +21,19 @@ class _ErrorsToExitCodes(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen command."""
         try:
-            return super().invoke(ctx)
+            with sigterm_as_ctrl_c():
+                return super().invoke(ctx)
         except AtInferError as error:
-            print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+            print(f"error: {_one_line(str(error))}", file=sys.stderr)
             raise typer.Exit(1) from None
         except KeyboardInterrupt as interrupt:
             print(f"interrupted: {interrupt}" if interrupt.args else "interrupted", file=sys.stderr)
             raise typer.Exit(130) from None
+
+
+def _one_line(text: str) -> str:
+    """Messages may quote what a damaged file holds."""
+    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
 
 
 app = typer.Typer(
@@ -38,6 +47,8 @@ app = typer.Typer(
 )
 app.command()(generate)
 app.command()(train)
+app.command()(inspect)
+app.command()(doctor)
 
 
 def _print_version(value: bool) -> None:
