@@ -12,39 +12,12 @@ import pytest
 from google.protobuf import text_format
 from onnx import TensorProto, helper
 
-from at_infer.config import DiscrepancyConfig, ModelConfig, Scaler, ScoreConfig, Threshold
 from at_infer.errors import ExportError, OutputError
-from at_infer.metadata import Metadata
 from export.triton import write_repository
+from tests.exported import FEATURES, WINDOW, metadata
 
-WINDOW, FEATURES = 8, 3
 SCORE_OUTPUTS = {"score": [WINDOW], "error": [WINDOW], "discrepancy": [WINDOW], "reconstruction": [WINDOW, FEATURES]}
 ASSOCIATIONS = {"reconstruction": [WINDOW, FEATURES], "prior_0": [2, WINDOW, WINDOW], "sigma_0": [2, WINDOW]}
-
-
-def metadata(**changes: Any) -> Metadata:
-    values: dict[str, Any] = {
-        "format": 1,
-        "at_infer": "0.1.0",
-        "checkpoint_sha256": "0" * 64,
-        "graph": "score",
-        "model": ModelConfig(features=FEATURES, window=WINDOW, width=8, heads=2, layers=1, feed_forward=8),
-        "columns": ["plain", 'quo"ted\\', "zwölf\n"],
-        "scaler": Scaler(mean=[0.0] * FEATURES, scale=[1.0] * FEATURES),
-        "fill": "error",
-        "discrepancy": DiscrepancyConfig(),
-        "score": ScoreConfig(mode="paper"),
-        "alignment": "tail",
-        "threshold": Threshold(value=0.25, method="ratio", ratio=0.01, validation_rows=100),
-        "quantile_levels": [0.5, 1.0],
-        "quantiles": {"paper": [0.1, 0.3]},
-        "precision": "fp32",
-        "fp32_ops": "all",
-        "batch": None,
-        "parity": {},
-        "engine": None,
-    }
-    return Metadata(**values | changes)
 
 
 def write_onnx(path: Path, outputs: dict[str, list[int]], batch: str | int = "batch") -> Path:
