@@ -1,5 +1,6 @@
 """A model repository for NVIDIA Triton: one folder per backend with config.pbtxt and version 1 of the model."""
 
+import hashlib
 import json
 import os
 import re
@@ -14,11 +15,10 @@ from onnx import TensorProto
 
 from at_infer.errors import ExportError, OutputError
 from at_infer.metadata import PREFIX, Metadata
+from at_infer.signatures import PLAN_TAGS
 
 BATCH = (1, 32, 256)
 """Profile of an ONNX file that has none of its own."""
-PLAN_TAG = b"ftrt"
-"""Plans of TensorRT start with it; those of TensorRT-RTX, which Triton cannot load, do not."""
 PARAMETERS = ("at_infer", "graph", "columns", "fill", "score", "alignment", "threshold", "precision")
 
 _TYPES: dict[int, str] = {
@@ -63,7 +63,7 @@ def write_repository(
             f"export with --batch 1:{best}:{largest}"
         )
     if plan_path is not None:
-        _check_plan(plan_path)
+        _check_plan(plan_path, onnx_path, metadata)
     inputs, outputs = _tensors(onnx_path)
     common = {
         "max_batch_size": largest,
@@ -95,17 +95,29 @@ def write_repository(
     return [folder / model for model, *_ in models]
 
 
-def _check_plan(path: Path) -> None:
+def _check_plan(path: Path, onnx_path: Path, metadata: Metadata) -> None:
     try:
         with path.open("rb") as file:
-            tag = file.read(len(PLAN_TAG))
+            flavour = PLAN_TAGS.get(file.read(4))
     except OSError as error:
         raise ExportError(f"{path}: cannot be read ({error.strerror})") from None
-    if tag != PLAN_TAG:
+    if flavour != "TensorRT":
+        found = "not a plan" if flavour is None else f"a plan of {flavour}"
         raise ExportError(
-            f"{path}: is not a plan of standard TensorRT, and Triton loads no other (a TensorRT-RTX plan neither); "
-            "build it with --engine tensorrt, or let Triton serve the ONNX file alone"
+            f"{path}: is {found}, and Triton loads plans of standard TensorRT only; build one with --engine tensorrt, "
+            "or let Triton serve the ONNX file alone"
         )
+    built_from = (metadata.engine or {}).get("onnx_sha256")
+    if built_from is not None and built_from != _sha256(onnx_path):
+        raise ExportError(f"{path}: was not built from {onnx_path.name}, whose inputs and outputs it would be given")
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ExportError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def _tensors(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

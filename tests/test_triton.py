@@ -1,6 +1,7 @@
 """Model repositories for Triton, read back with Triton's own protobuf schema."""
 
 import errno
+import hashlib
 import importlib.util
 import shutil
 from importlib.resources import files
@@ -135,11 +136,19 @@ def test_the_parameters_tell_columns_threshold_and_score_mode_whatever_the_colum
 
 def test_a_plan_of_tensorrt_rtx_is_refused_because_triton_cannot_load_it(tmp_path, onnx_path):
     (tmp_path / "rtx.trt").write_bytes(b"vtrt" + bytes(60))
-    with pytest.raises(ExportError, match=r"rtx\.trt: is not a plan of standard TensorRT.*--engine tensorrt"):
+    with pytest.raises(ExportError, match=r"rtx\.trt: is a plan of TensorRT-RTX.*--engine tensorrt"):
         write_repository(
             tmp_path / "r", onnx_path=onnx_path, plan_path=tmp_path / "rtx.trt", metadata=metadata(batch=[1, 2, 4])
         )
     assert not (tmp_path / "r").exists()
+
+
+def test_a_plan_built_from_another_graph_is_refused(tmp_path, onnx_path, plan_path):
+    other = metadata(batch=[1, 2, 4], engine={"onnx_sha256": "0" * 64})
+    with pytest.raises(ExportError, match=r"model\.trt: was not built from model\.onnx"):
+        write_repository(tmp_path / "r", onnx_path=onnx_path, plan_path=plan_path, metadata=other)
+    same = metadata(batch=[1, 2, 4], engine={"onnx_sha256": hashlib.sha256(onnx_path.read_bytes()).hexdigest()})
+    assert len(write_repository(tmp_path / "r", onnx_path=onnx_path, plan_path=plan_path, metadata=same)) == 2
 
 
 def test_a_profile_that_cannot_take_one_window_is_refused(tmp_path, onnx_path, plan_path):
