@@ -62,7 +62,8 @@ def inspect_onnx(path: Path) -> Report:
         notes = ["not exported by at-infer: columns, scaler, window and threshold are unknown"]
         return Report(file=str(path), kind="onnx", what="ONNX model", facts=facts, metadata=None, notes=notes)
     what = f"{metadata.graph} graph in ONNX, {metadata.precision}, exported by at-infer {metadata.at_infer}"
-    return Report(file=str(path), kind="onnx", what=what, facts=facts, metadata=values)
+    in_order = metadata.to_dict() | values  # ONNX Runtime returns them in any order
+    return Report(file=str(path), kind="onnx", what=what, facts=facts, metadata=in_order)
 
 
 def inspect_plan(path: Path) -> Report:

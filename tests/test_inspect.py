@@ -174,6 +174,7 @@ def test_an_exported_onnx_file_tells_its_metadata_inputs_and_outputs(tmp_path, i
     assert document["kind"] == "onnx"
     assert document["what"] == "score graph in ONNX, fp32, exported by at-infer 0.1.0"
     assert document["metadata"] == given.to_dict()
+    assert list(document["metadata"]) == list(given.to_dict())
     assert document["facts"]["inputs"] == [{"name": "window", "type": "float", "shape": ["batch", WINDOW, FEATURES]}]
     assert [output["name"] for output in document["facts"]["outputs"]] == ["score"]
     assert document["facts"]["opset"] == {"ai.onnx": 20, "ai.onnx.ml": 3}
