@@ -88,12 +88,14 @@ Log = Callable[[Floats], Floats]
 
 def log(p: Floats) -> Floats:
     """Logarithm of a probability that may have underflowed."""
-    return np.log(np.maximum(p, FLOOR))
+    value: Floats = np.log(np.maximum(p, FLOOR))
+    return value
 
 
 def published_log(p: Floats) -> Floats:
     """Logarithm as in the published code."""
-    return np.log(p + PUBLISHED_EPSILON)
+    value: Floats = np.log(p + PUBLISHED_EPSILON)
+    return value
 
 
 def _kl(p: Floats, s: Floats, log: Log) -> Floats:
@@ -102,7 +104,8 @@ def _kl(p: Floats, s: Floats, log: Log) -> Floats:
 
 
 def _js(p: Floats, s: Floats, log: Log) -> Floats:
-    log_m = log((p + s) / 2)
+    middle: Floats = (p + s) / np.float32(2)
+    log_m = log(middle)
     value: Floats = (p * (log(p) - log_m) + s * (log(s) - log_m)).sum(axis=-1) / 2
     return value
 
@@ -118,7 +121,8 @@ def _cross_entropy(p: Floats, s: Floats, log: Log) -> Floats:
 
 
 def _l2(p: Floats, s: Floats, _: Log) -> Floats:
-    return np.sqrt(np.maximum(np.square(p - s).sum(axis=-1), np.float32(1e-12)))
+    value: Floats = np.sqrt(np.maximum(np.square(p - s).sum(axis=-1), np.float32(1e-12)))
+    return value
 
 
 DISTANCES: dict[Distance, Callable[[Floats, Floats, Log], Floats]] = {

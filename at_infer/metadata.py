@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self
 
-from at_infer.config import DiscrepancyConfig, Fill, ModelConfig, Scaler, ScoreConfig, Threshold
+from at_infer.config import Config, DiscrepancyConfig, Fill, ModelConfig, Scaler, ScoreConfig, Threshold
 from at_infer.errors import AtInferError, EngineError
 
 FORMAT = 1
@@ -13,7 +13,7 @@ PREFIX = "at_infer."
 
 Graph = Literal["score", "associations"]
 
-_NESTED = {
+_NESTED: dict[str, type[Config]] = {
     "model": ModelConfig,
     "scaler": Scaler,
     "discrepancy": DiscrepancyConfig,

@@ -1,5 +1,6 @@
 """The modules that are traced: raw windows in, scores or associations out."""
 
+import math
 from collections.abc import Sequence
 from typing import Literal, get_args
 
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from at_infer.config import DiscrepancyConfig, Scaler, ScoreConfig
 from training.discrepancy import association_discrepancy
-from training.model import AnomalyAttention, AnomalyTransformer, Layer
+from training.model import AnomalyTransformer, Layer
 
 Output = Literal["score", "error", "discrepancy", "reconstruction"]
 OUTPUTS: tuple[Output, ...] = get_args(Output)
@@ -19,6 +20,7 @@ FP32_OPS = (
     "scaler, embedding, sigma, prior, attention products, softmax, layer norms, residuals, output projection, "
     "discrepancy, criterion"
 )
+FP32_OPS_BESIDE_PRODUCTS = "scaler, sigma, prior, softmax, layer norms, residuals, discrepancy, criterion"
 
 
 class ScoreGraph(nn.Module):
@@ -101,51 +103,74 @@ class Scale(nn.Module):
 class HalfLinear(nn.Module):
     """A linear layer whose product runs in half precision between float32 neighbours."""
 
-    def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
         super().__init__()
         self.weight = nn.Parameter(weight.detach().to(dtype), requires_grad=False)
-        self.bias = nn.Parameter(bias.detach().float(), requires_grad=False)
+        self.bias = None if bias is None else nn.Parameter(bias.detach().float(), requires_grad=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., D) -> (..., E), float32 on both sides."""
         x = x.clamp(-SATURATION, SATURATION).to(self.weight.dtype)
-        return F.linear(x, self.weight).float() + self.bias
+        y = F.linear(x, self.weight).float()
+        return y if self.bias is None else y + self.bias
+
+
+class HalfProduct(nn.Module):
+    """An attention product in half precision; what it multiplies is kept small enough to sum up to a finite value."""
+
+    def __init__(self, summed: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.limit, self.dtype = math.floor(math.sqrt(torch.finfo(torch.float16).max / summed)), dtype
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        """(..., N, K) x (..., K, M) -> (..., N, M), float32 on both sides."""
+        a, b = (t.clamp(-self.limit, self.limit).to(self.dtype) for t in (a, b))
+        return torch.matmul(a, b).float()
 
 
 class SplitProjection(nn.Module):
-    """Q, K, V by one product and the scale by another, so that the scale can stay in float32."""
+    """Q, K, V by one product and the scale by another, so that the two can have different precision."""
 
-    def __init__(self, project: nn.Linear, heads: int, dtype: torch.dtype) -> None:
+    def __init__(self, project: nn.Linear, heads: int, dtype: torch.dtype, scale_dtype: torch.dtype) -> None:
         super().__init__()
         weight, bias = project.weight, project.bias
         self.width = weight.shape[1]
-        self.qkv: nn.Module
-        if dtype == torch.float32:
-            self.qkv = nn.Linear(self.width, 3 * self.width)
-            self.qkv.load_state_dict({"weight": weight[:-heads], "bias": bias[:-heads]})
-        else:
-            self.qkv = HalfLinear(weight[:-heads], bias[:-heads], dtype)
-        self.sigma = nn.Linear(self.width, heads)
-        self.sigma.load_state_dict({"weight": weight[-heads:], "bias": bias[-heads:]})
+        self.qkv = _linear(weight[:-heads], bias[:-heads], dtype)
+        self.sigma = _linear(weight[-heads:], bias[-heads:], scale_dtype)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Like training.model.Projection."""
         return *self.qkv(x).split(self.width, dim=-1), self.sigma(x)
 
 
-def lower_precision(network: AnomalyTransformer, dtype: torch.dtype) -> None:
+def lower_precision(network: AnomalyTransformer, dtype: torch.dtype, *, every_product: bool = False) -> None:
     """Replace, in place, the products that may run in `dtype`; float32 only sets the scale's product apart.
 
     These are the products of a layer's input with Q, K, V, output and feed-forward weights, two thirds of the
-    work. Everything named in FP32_OPS stays.
+    work. `every_product` lowers the others as well, for GPUs that cannot multiply in float32; what is not a
+    product stays in float32 in any case.
     """
+    rest = dtype if every_product else torch.float32
     for layer in network.layers:
         assert isinstance(layer, Layer)
-        attention: AnomalyAttention = layer.attention
-        attention.project = SplitProjection(attention.project, attention.config.heads, dtype)  # type: ignore[assignment]
-        if dtype != torch.float32:
-            attention.out = HalfLinear(attention.out.weight, attention.out.bias, dtype)  # type: ignore[assignment]
-            for i in (0, 2):
-                linear = layer.feed_forward[i]
-                assert isinstance(linear, nn.Linear)
-                layer.feed_forward[i] = HalfLinear(linear.weight, linear.bias, dtype)
+        attention, config = layer.attention, network.config
+        attention.project = SplitProjection(attention.project, config.heads, dtype, rest)  # type: ignore[assignment]
+        attention.out = _linear(attention.out.weight, attention.out.bias, dtype)  # type: ignore[assignment]
+        for i in (0, 2):
+            linear = layer.feed_forward[i]
+            assert isinstance(linear, nn.Linear)
+            layer.feed_forward[i] = _linear(linear.weight, linear.bias, dtype)
+        if every_product:
+            attention.product = HalfProduct(max(config.window, config.width // config.heads), dtype)
+    if every_product:
+        network.embedding.token = _linear(network.embedding.token.weight, None, dtype)  # type: ignore[assignment]
+        projection = network.projection
+        network.projection = _linear(projection.weight, projection.bias, dtype)  # type: ignore[assignment]
+
+
+def _linear(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> nn.Module:
+    if dtype != torch.float32:
+        return HalfLinear(weight, bias, dtype)
+    linear = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
+    linear.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
+    return linear

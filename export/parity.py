@@ -19,6 +19,7 @@ from export.to_onnx import INPUT
 from training.model import Layer
 
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 Outputs = dict[str, Floats]
 
 RANDOM_WINDOWS = 32
@@ -102,7 +103,9 @@ def check(
     return figures
 
 
-def run_reference(graph: ScoreGraph | AssociationsGraph, windows: Floats, dtype: torch.dtype = torch.float32) -> Outputs:
+def run_reference(
+    graph: ScoreGraph | AssociationsGraph, windows: Floats, dtype: torch.dtype = torch.float32
+) -> Outputs:
     """What PyTorch answers."""
     graph = copy.deepcopy(graph).to(dtype).eval()
     with torch.inference_mode():
@@ -153,16 +156,17 @@ def agreement(found: Floats, expected: Floats, threshold: float) -> dict[str, fl
 
 def spearman(a: Floats, b: Floats) -> float:
     """Rank correlation, equal values sharing their mean rank; 1 for two constants."""
-    ranks = [_ranks(a), _ranks(b)]
-    if any(np.ptp(r) == 0 for r in ranks):
+    ranks_a, ranks_b = _ranks(a), _ranks(b)
+    if np.ptp(ranks_a) == 0 or np.ptp(ranks_b) == 0:
         return float(np.ptp(a) == np.ptp(b))
-    return float(np.corrcoef(*ranks)[0, 1])
+    return float(np.corrcoef(ranks_a, ranks_b)[0, 1])
 
 
-def _ranks(values: Floats) -> NDArray[np.float64]:
+def _ranks(values: Floats) -> Doubles:
+    values = np.where(np.abs(values) < 1e-30, 0, values)  # a softmax that underflows ends in noise
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    ranks: NDArray[np.float64] = ((last - counts + 1 + last) / 2)[place]
+    ranks: Doubles = ((last - counts + 1 + last) / 2)[place]
     return ranks
 
 
@@ -183,12 +187,14 @@ def _allowed(
     windows: Floats,
     precision: str,
     tolerance: Tolerance | None,
-) -> Outputs:
+) -> dict[str, Doubles]:
     """Per element, how far an answer may be off."""
     exact = run_reference(reference, windows, torch.float64)
     table = TOLERANCES[precision]
-    allowed = {}
-    for name, values in expected.items():
+    allowed: dict[str, Doubles] = {}
+    for name, answer in expected.items():
+        values = answer.astype(np.float64)
+        limit: Doubles
         if tolerance is not None:
             limit = tolerance.atol + tolerance.rtol * np.abs(values)
         elif name == "score":
@@ -199,11 +205,11 @@ def _allowed(
             limit = entry.atol + entry.rtol * np.abs(values)
         axes = tuple(range(1, values.ndim))
         doubt = np.abs(values - exact[name]).max(axis=axes, keepdims=True)
-        allowed[name] = (limit + DOUBT * doubt).astype(np.float64)
+        allowed[name] = limit + DOUBT * doubt
     return allowed
 
 
-def _score_limit(reference: ScoreGraph, score: Floats, table: dict[str, Tolerance]) -> Floats:
+def _score_limit(reference: ScoreGraph, score: Doubles, table: dict[str, Tolerance]) -> Doubles:
     """A weight softmax(-k AssDis) changes by a factor of exp(2 k delta) at most if AssDis changes by delta."""
     config: ScoreConfig = reference.score
     error, discrepancy = table["error"], table["discrepancy"]
@@ -211,11 +217,11 @@ def _score_limit(reference: ScoreGraph, score: Floats, table: dict[str, Toleranc
         return error.atol + error.rtol * np.abs(score)
     k = config.temperature * reference.layers_summed if config.mode == "published" else 1.0
     delta = discrepancy.atol + discrepancy.rtol * 2 * -np.log(1e-8)  # AssDis cannot exceed the floor's logarithm
-    factor = np.expm1(min(2 * k * delta, 50.0))
+    factor = float(np.expm1(min(2 * k * delta, 50.0)))
     return error.atol + (error.rtol + factor) * np.abs(score)
 
 
-def _compare(case: str, found: Outputs, expected: Outputs, allowed: Outputs) -> dict[str, Any]:
+def _compare(case: str, found: Outputs, expected: Outputs, allowed: dict[str, Doubles]) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for name, values in expected.items():
         difference = np.abs(found[name].astype(np.float64) - values)
@@ -297,5 +303,3 @@ def _batches(windows: Floats) -> Sequence[Floats]:
 def _figure(value: float) -> float:
     """Six digits, so that the metadata stay the same where rounding noise differs."""
     return float(f"{float(value):.6g}")
-
-

@@ -8,8 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from at_infer.config import SCORE_MODES, DiscrepancyConfig, HeadRule, ScoreConfig, ScoreMode
+from at_infer.config import SCORE_MODES, DiscrepancyConfig, HeadRule, ScoreConfig, ScoreMode, Threshold, head_rule
 from at_infer.criterion import anomaly_score
+from at_infer.threshold import quantiles, ratio_threshold
 from training.discrepancy import association_discrepancy
 from training.model import AnomalyTransformer
 
@@ -44,14 +45,11 @@ def scores_by_mode(
 ) -> dict[ScoreMode, NDArray[np.float32]]:
     """Scores (B,N) of every mode.
 
-    Mode `paper` always averages the heads first and mode `published` always compares per head; the other
-    modes follow the checkpoint.
     """
-    rules: dict[ScoreMode, HeadRule] = {"paper": "paper", "published": "published"}
     return {
         mode: anomaly_score(
             parts.error,
-            parts.discrepancy[rules.get(mode, discrepancy.head_rule)],
+            parts.discrepancy[head_rule(mode, discrepancy)],
             ScoreConfig(mode=mode, temperature=temperature),
             layers_summed=1 if discrepancy.layer is not None else layers,
         )
@@ -65,3 +63,33 @@ def one_per_row(scores: NDArray[np.float32], starts: NDArray[np.int64]) -> NDArr
     overlap = np.zeros(len(starts), np.int64)
     overlap[1:] = np.clip(starts[:-1] + window - starts[1:], 0, window)
     return scores[np.arange(window)[None, :] >= overlap[:, None]]
+
+
+class Calibration(NamedTuple):
+    """What is recorded of the validation scores."""
+
+    threshold: Threshold
+    """For the chosen mode."""
+    quantiles: dict[str, list[float]]
+    """Per mode, at QUANTILE_LEVELS."""
+
+
+def calibrate(
+    network: AnomalyTransformer,
+    values: Tensor,
+    starts: NDArray[np.int64],
+    *,
+    discrepancy: DiscrepancyConfig,
+    score: ScoreConfig,
+    ratio: float,
+    batch_size: int = 32,
+) -> Calibration:
+    """Score the windows of the validation part in every mode; the chosen one gives the threshold."""
+    parts = window_parts(network, values, torch.from_numpy(starts).to(values.device), discrepancy, batch_size)
+    windows = scores_by_mode(parts, discrepancy, score.temperature, network.config.layers)
+    scores = {mode: one_per_row(of_windows, starts) for mode, of_windows in windows.items()}
+    recorded = scores[score.mode]
+    threshold = Threshold(
+        value=ratio_threshold(recorded, ratio), method="ratio", ratio=ratio, validation_rows=recorded.size
+    )
+    return Calibration(threshold, {mode: quantiles(of_rows) for mode, of_rows in scores.items()})

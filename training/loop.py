@@ -1,8 +1,8 @@
 """fit(): from windows to a checkpoint, resumable at any step."""
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from at_infer import __version__
-from at_infer.config import Fill, ModelConfig, ScoreConfig, Threshold, TrainConfig
-from at_infer.errors import CheckpointError, DataError
+from at_infer.config import Fill, ModelConfig, ScoreConfig, TrainConfig
+from at_infer.errors import CheckpointError, ConfigError, DataError
 from at_infer.interrupt import Interrupt
-from at_infer.threshold import QUANTILE_LEVELS, quantiles, ratio_threshold
-from training.calibration import one_per_row, scores_by_mode, window_parts
+from at_infer.threshold import QUANTILE_LEVELS
+from training.calibration import calibrate
 from training.checkpoint import Checkpoint, read_tensors, write_tensors
 from training.data import TrainingData, Windows
 from training.device import check_device
@@ -70,17 +70,22 @@ def fit(
     device: str = "cpu",
     resume_path: Path | None = None,
     resume: bool = False,
+    begin: Callable[[bool], None] = lambda _resumed: None,
     observe: Observer = lambda _: None,
 ) -> Checkpoint:
     """Train, keep the weights of the best epoch, and calibrate them on the validation part.
 
     With `resume_path` the state is kept there while training runs; with `resume` it is continued from there.
+    `begin` is told, before the first step, whether it is.
     """
-    run = _Run(data, model_config, train_config, device, resume_path)
-    if resume and resume_path is not None and resume_path.exists():
-        run.restore(resume_path)
-    run.train(observe)
-    return run.finish(score_config, ratio, fill)
+    with _out_of_memory(train_config.batch_size):
+        run = _Run(data, model_config, train_config, device, resume_path)
+        resumed = resume and resume_path is not None and resume_path.exists()
+        if resumed:
+            run.restore()
+        begin(resumed)
+        run.train(observe)
+        return run.finish(score_config, ratio, fill)
 
 
 class _Run:
@@ -183,12 +188,8 @@ class _Run:
         """Validate, remember the best weights, decide whether to go on."""
         state = self.state
         progress = self._progress(windows_per_s)
-        if not np.isfinite([progress.reconstruction, progress.discrepancy]).all():
-            raise DataError(
-                f"training: the loss is not finite after step {state.step}; lower --learning-rate or look at "
-                f"the data for extreme values"
-            )
         validation = self._validate()
+        self._require_finite("validation loss", validation.values())
         progress.validation = validation
         progress.best = validation["reconstruction"] < state.best_loss
         if progress.best:
@@ -237,6 +238,7 @@ class _Run:
         """Losses are the mean over the epoch so far."""
         state = self.state
         mean = self.history[max(0, state.step - state.step_in_epoch) : state.step].mean(0).tolist()
+        self._require_finite("loss", mean)
         return Progress(
             epoch=state.epoch + 1,
             epochs=self.config.epochs,
@@ -246,6 +248,15 @@ class _Run:
             reconstruction=mean[0],
             discrepancy=mean[1],
         )
+
+    def _require_finite(self, what: str, values: Iterable[float]) -> None:
+        if not np.isfinite(list(values)).all():
+            if self.resume_path is not None:
+                self.resume_path.unlink(missing_ok=True)  # a run that continues from it would end here again
+            raise DataError(
+                f"training: the {what} is not finite after step {self.state.step}; lower --learning-rate or look at "
+                f"the data for extreme values"
+            )
 
     def _identity(self) -> dict[str, Any]:
         """What must be the same for a resumed run to end like an uninterrupted one."""
@@ -275,10 +286,12 @@ class _Run:
             },
         )
 
-    def restore(self, path: Path) -> None:
+    def restore(self) -> None:
         """Continue from what `save` wrote, if it belongs to this very run."""
+        assert self.resume_path is not None
+        path = self.resume_path
         saved = read_tensors(path)
-        if not isinstance(saved, dict) or "identity" not in saved:
+        if not isinstance(saved, dict) or not isinstance(saved.get("identity"), dict):
             raise CheckpointError(f"{path}: is not the state of an interrupted training; delete it and start again")
         for name, value in self._identity().items():
             if saved["identity"].get(name) != value:
@@ -286,27 +299,31 @@ class _Run:
                     f"{path}: belongs to a run with other {name} settings; resume with the same options and data, "
                     f"or delete it and start again"
                 )
-        self.state = _State(**saved["state"])
-        self.network.load_state_dict(saved["network"])
-        self.best = saved["best"]
-        self.optimizer.load_state_dict(saved["optimizer"])
-        self.scaler.load_state_dict(saved["scaler"])
-        self.history[: self.state.step] = saved["history"].to(self.device)
+        try:
+            self.state = _State(**saved["state"])
+            self.best = saved["best"]
+            for weights in (self.best, saved["network"]):  # both must fit
+                self.network.load_state_dict(weights)
+            self.optimizer.load_state_dict(saved["optimizer"])
+            self.scaler.load_state_dict(saved["scaler"])
+            self.history[: self.state.step] = saved["history"].to(self.device)
+        except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):
+            raise CheckpointError(f"{path}: is damaged or of another version; delete it and start again") from None
 
     def finish(self, score: ScoreConfig, ratio: float, fill: Fill) -> Checkpoint:
         """Best weights, validation scores of every mode, threshold."""
         self.network.load_state_dict(self.best)
         self.network.eval()
-        discrepancy, layers = self.config.discrepancy, self.network.config.layers
-        parts = window_parts(
-            self.network, self.validation_values, self.validation_starts, discrepancy, self.config.batch_size
-        )
         starts = self.data.validation.starts
-        scores = {
-            mode: one_per_row(windows, starts)
-            for mode, windows in scores_by_mode(parts, discrepancy, score.temperature, layers).items()
-        }
-        recorded = scores[score.mode]
+        calibration = calibrate(
+            self.network,
+            self.validation_values,
+            starts,
+            discrepancy=self.config.discrepancy,
+            score=score,
+            ratio=ratio,
+            batch_size=self.config.batch_size,
+        )
         history = self.history[: self.state.step].cpu()
         return Checkpoint(
             model=self.network.config,
@@ -314,13 +331,11 @@ class _Run:
             columns=self.data.columns,
             scaler=self.data.scaler,
             fill=fill,
-            discrepancy=discrepancy,
+            discrepancy=self.config.discrepancy,
             score=score,
-            threshold=Threshold(
-                value=ratio_threshold(recorded, ratio), method="ratio", ratio=ratio, validation_rows=recorded.size
-            ),
+            threshold=calibration.threshold,
             quantile_levels=list(QUANTILE_LEVELS),
-            quantiles={mode: quantiles(values) for mode, values in scores.items()},
+            quantiles=calibration.quantiles,
             train={
                 "config": self.config.to_dict(),
                 "seed": self.config.seed,
@@ -335,6 +350,19 @@ class _Run:
                 "torch": str(torch.__version__),
             },
         )
+
+
+@contextmanager
+def _out_of_memory(batch_size: int) -> Iterator[None]:
+    """A network or batch that does not fit is the user's choice."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+            raise ConfigError(
+                f"training: memory does not suffice; lower --batch-size ({batch_size}), --width or --window"
+            ) from None
+        raise
 
 
 def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:

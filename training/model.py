@@ -4,6 +4,7 @@ Shapes: B windows, N steps, F features, D channels, H heads, L layers.
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -96,6 +97,7 @@ class AnomalyAttention(nn.Module):
         self.config = config
         self.project = Projection(config)
         self.out = nn.Linear(config.width, config.width)
+        self.product: Callable[[Tensor, Tensor], Tensor] = torch.matmul  # export may lower its precision
         step = torch.arange(config.window, dtype=torch.float32)
         distance = (step[:, None] - step[None, :]).abs()
         # P is a softmax of -distance * steepness: the factor 1 / (sqrt(2 pi) sigma) cancels in Rescale.
@@ -108,8 +110,8 @@ class AnomalyAttention(nn.Module):
         q, k, v, s = self.project(x)  # (B,N,D) x3, (B,N,H)
         q, k, v = (t.unflatten(-1, (h, -1)).transpose(1, 2) for t in (q, k, v))  # (B,H,N,D/H)
         sigma = self.scale(s)
-        series = torch.softmax(q @ k.transpose(-1, -2) * math.sqrt(h / d), dim=-1)
-        z = (series @ v).transpose(1, 2).flatten(2)  # (B,N,D)
+        series = torch.softmax(self.product(q * math.sqrt(h / d), k.transpose(-1, -2)), dim=-1)
+        z = self.product(series, v).transpose(1, 2).flatten(2)  # (B,N,D)
         return self.out(z), Association(self.prior(sigma), series, sigma)
 
     def scale(self, s: Tensor) -> Tensor:

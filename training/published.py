@@ -5,9 +5,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from at_infer.config import ModelConfig
+from at_infer.config import DiscrepancyConfig, ModelConfig, ScoreConfig
 from at_infer.errors import CheckpointError, ConfigError
-from training.checkpoint import read_tensors
+from at_infer.threshold import QUANTILE_LEVELS
+from training.calibration import calibrate
+from training.checkpoint import Checkpoint, read_tensors
+from training.data import DataConfig, load
 from training.model import AnomalyTransformer, sinusoids
 
 
@@ -40,6 +43,49 @@ def load_published(path: Path, *, window: int, heads: int | None = None) -> Anom
         reason = " ".join(str(error).split())
         raise CheckpointError(f"{path}: its tensors do not fit each other ({reason})") from None
     return network.eval()
+
+
+def published_checkpoint(
+    path: Path,
+    source: str,
+    *,
+    window: int,
+    heads: int | None = None,
+    columns: list[str] | None = None,
+    exclude: tuple[str, ...] = (),
+    series_column: str | None = None,
+    score: ScoreConfig,
+    ratio: float = 0.01,
+) -> Checkpoint:
+    """A full checkpoint from a published one and the data it was trained on.
+
+    The published code scales by all rows of its training file, so mean and scale come from all rows of `source`,
+    and so do the scores that give the threshold: never from a test set.
+    """
+    network = load_published(path, window=window, heads=heads)
+    config = DataConfig(source=source, columns=columns, exclude=exclude, series_column=series_column, validation=source)
+    data = load(config, window=window)
+    if len(data.columns) != network.config.features:
+        raise CheckpointError(
+            f"{path}: was trained on {network.config.features} columns, {source} has {len(data.columns)}; choose them "
+            f"with --columns or --exclude"
+        )
+    discrepancy = DiscrepancyConfig(head_rule="published")
+    values = torch.from_numpy(data.validation.values)
+    calibration = calibrate(network, values, data.validation.starts, discrepancy=discrepancy, score=score, ratio=ratio)
+    return Checkpoint(
+        model=network.config,
+        state_dict=network.state_dict(),
+        columns=data.columns,
+        scaler=data.scaler,
+        fill="error",
+        discrepancy=discrepancy,
+        score=score,
+        threshold=calibration.threshold,
+        quantile_levels=list(QUANTILE_LEVELS),
+        quantiles=calibration.quantiles,
+        train={"published": True},
+    )
 
 
 def _infer_config(source: dict[str, Tensor], window: int) -> ModelConfig:

@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 
 from at_infer import __version__
 from at_infer.cli.doctor import doctor
+from at_infer.cli.export import export
 from at_infer.cli.generate import generate
 from at_infer.cli.inspect import inspect
 from at_infer.cli.train import train
@@ -47,6 +48,7 @@ app = typer.Typer(
 )
 app.command()(generate)
 app.command()(train)
+app.command()(export)
 app.command()(inspect)
 app.command()(doctor)
 

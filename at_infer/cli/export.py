@@ -1,0 +1,231 @@
+"""`at-infer export`: a checkpoint in, ONNX graphs and a TensorRT engine out."""
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import typer
+
+from at_infer.config import ScoreConfig, ScoreMode
+from at_infer.errors import CheckpointError, ConfigError, MissingExtraError, OutputError
+
+if TYPE_CHECKING:
+    from export.graphs import Output
+    from training.checkpoint import Checkpoint
+
+GRAPH, ENGINE, CHECK, PUBLISHED = "Graph", "Engine", "Parity gate", "Published checkpoints"
+
+
+def export(
+    checkpoint: Annotated[Path, typer.Argument(help="Checkpoint written by at-infer train.", metavar="CHECKPOINT")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder for the files. Default: beside the checkpoint.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="First part of the file names.")] = "model",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the files of an earlier export.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON line on stdout.")] = False,
+    precision: Annotated[
+        Literal["fp32", "fp16", "bf16", "int8", "int8-dynamic"],
+        typer.Option(
+            help="Type of the large matrix products; int8 needs --calibration, int8-dynamic is for CPUs.",
+            rich_help_panel=GRAPH,
+        ),
+    ] = "fp32",
+    calibration: Annotated[
+        str | None,
+        typer.Option(help="Parquet with real rows, to calibrate int8 and to check with.", rich_help_panel=GRAPH),
+    ] = None,
+    score_mode: Annotated[
+        ScoreMode | None,
+        typer.Option(help="Score inside the graph. Default: the checkpoint's.", rich_help_panel=GRAPH),
+    ] = None,
+    outputs: Annotated[
+        str,
+        typer.Option(help="Outputs of the score graph; 'score' alone prunes it.", rich_help_panel=GRAPH),
+    ] = "score,error,discrepancy,reconstruction",
+    engine: Annotated[
+        Literal["auto", "tensorrt", "rtx", "none"],
+        typer.Option(
+            help="auto: TensorRT where it and a GPU are present, else TensorRT-RTX, else none.", rich_help_panel=ENGINE
+        ),
+    ] = "auto",
+    engine_graph: Annotated[
+        Literal["score", "associations"], typer.Option(help="Graph the engine runs.", rich_help_panel=ENGINE)
+    ] = "score",
+    compute_capability: Annotated[
+        str | None,
+        typer.Option(help="GPUs to build for with TensorRT-RTX, such as 86,89,120.", rich_help_panel=ENGINE),
+    ] = None,
+    batch: Annotated[
+        str, typer.Option(help="Smallest, best and largest batch of the engine.", rich_help_panel=ENGINE)
+    ] = "1:32:256",
+    triton: Annotated[
+        Path | None,
+        typer.Option(help="Also write a model repository for NVIDIA Triton into this folder.", rich_help_panel=ENGINE),
+    ] = None,
+    check_data: Annotated[
+        str | None,
+        typer.Option(help="Parquet with real rows to compare on. Default: --calibration.", rich_help_panel=CHECK),
+    ] = None,
+    atol: Annotated[
+        float | None, typer.Option(help="Absolute tolerance, for all outputs.", rich_help_panel=CHECK)
+    ] = None,
+    rtol: Annotated[
+        float | None, typer.Option(help="Relative tolerance, for all outputs.", rich_help_panel=CHECK)
+    ] = None,
+    published: Annotated[
+        bool,
+        typer.Option(
+            "--published", help="The checkpoint is one of thuml/Anomaly-Transformer.", rich_help_panel=PUBLISHED
+        ),
+    ] = False,
+    window: Annotated[
+        int | None, typer.Option(help="Its window; the file does not tell.", rich_help_panel=PUBLISHED)
+    ] = None,
+    heads: Annotated[
+        int | None, typer.Option(help="Its heads; compared with what the file tells.", rich_help_panel=PUBLISHED)
+    ] = None,
+    scale_from: Annotated[
+        str | None,
+        typer.Option(help="Parquet it was trained on: gives scaler and threshold.", rich_help_panel=PUBLISHED),
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Its columns in that file, comma separated.", rich_help_panel=PUBLISHED)
+    ] = None,
+    exclude: Annotated[
+        str | None, typer.Option(help="Columns of that file to leave out.", rich_help_panel=PUBLISHED)
+    ] = None,
+    series_column: Annotated[
+        str | None, typer.Option(help="Column of that file that tells series apart.", rich_help_panel=PUBLISHED)
+    ] = None,
+    ratio: Annotated[
+        float, typer.Option(help="Threshold: share of that file's rows above it.", rich_help_panel=PUBLISHED)
+    ] = 0.01,
+) -> None:
+    """Write a checkpoint as ONNX, and as a TensorRT engine where one can be built.
+
+    model.onnx takes raw windows and returns scores; model.associations.onnx returns the reconstruction and the
+    associations of every layer; model.trt with model.trt.json is the engine. Each ONNX file is run and compared
+    with the PyTorch model before anything is kept: a mismatch fails the export.
+
+    [bold]Examples[/bold]
+
+      at-infer export ckpt.pt
+
+      at-infer export ckpt.pt --precision int8 --calibration train.parquet --compute-capability 86,89
+
+      at-infer export MSL_checkpoint.pth --published --window 100 --scale-from train.parquet -o msl
+    """
+    folder = checkpoint.parent if output is None else output
+    if not folder.is_dir():
+        raise OutputError(f"{folder}: folder does not exist; create it or choose another")
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(f"export: {error.name} is not installed; pip install 'at-infer[export]'") from None
+    from at_infer.engines.batching import BatchProfile
+    from export.pipeline import ExportConfig, describe, export_model
+    from export.to_tensorrt import parse_compute_capabilities
+
+    config = ExportConfig(
+        name=name,
+        precision=precision,
+        score_mode=score_mode,
+        outputs=cast("tuple[Output, ...]", tuple(_names(outputs))),  # it rejects other names
+        data=check_data or calibration,
+        calibration=calibration,
+        engine=engine,
+        engine_graph=engine_graph,
+        compute_capabilities=None
+        if compute_capability is None
+        else tuple(parse_compute_capabilities(compute_capability)),
+        batch=BatchProfile.parse(batch),
+        atol=atol,
+        rtol=rtol,
+    )
+    if published:
+        source = _load_published(
+            checkpoint, window, heads, scale_from, columns, exclude, series_column, ratio, score_mode
+        )
+    else:
+        given = {"--window": window, "--heads": heads, "--scale-from": scale_from, "--columns": columns}
+        for option, value in given.items():
+            if value is not None:
+                raise ConfigError(f"{option}: is for --published checkpoints; {checkpoint} knows it itself")
+        from training.checkpoint import Checkpoint
+
+        source = Checkpoint.load(checkpoint)
+    sha256 = hashlib.sha256(checkpoint.read_bytes()).hexdigest()
+
+    def say(message: str) -> None:
+        print(message, file=sys.stderr, flush=True)
+
+    try:
+        report = export_model(source, sha256, folder, config, triton=triton, overwrite=overwrite, say=say)
+    except CheckpointError as error:
+        raise CheckpointError(str(error).replace("checkpoint:", f"{checkpoint}:", 1)) from None
+    rows = [describe(exported) for exported in report.files]
+    if as_json:
+        print(json.dumps({"files": rows, "no_engine": report.no_engine}))
+        return
+    _print_files(rows)
+    if report.no_engine is not None:
+        print(report.no_engine)
+    print(f"next: at-infer score data.parquet --engine {report.files[0].path} -o scores.parquet")
+
+
+def _names(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _load_published(
+    path: Path,
+    window: int | None,
+    heads: int | None,
+    scale_from: str | None,
+    columns: str | None,
+    exclude: str | None,
+    series_column: str | None,
+    ratio: float,
+    score_mode: ScoreMode | None,
+) -> "Checkpoint":
+    from training.published import published_checkpoint
+
+    if window is None:
+        raise ConfigError(f"--window: {path} does not tell its window; pass --window 100 if it is the paper's")
+    if scale_from is None:
+        raise ConfigError(f"--scale-from: {path} has no scaler; pass the Parquet file it was trained on")
+    return published_checkpoint(
+        path,
+        scale_from,
+        window=window,
+        heads=heads,
+        columns=None if columns is None else _names(columns),
+        exclude=() if exclude is None else tuple(_names(exclude)),
+        series_column=series_column,
+        score=ScoreConfig(mode=score_mode or "published"),
+        ratio=ratio,
+    )
+
+
+def _print_files(rows: list[dict[str, Any]]) -> None:
+    print(f"compared with PyTorch on {rows[0]['windows']} windows:")
+    width = max(len(Path(row["file"]).name) for row in rows)
+    for row in rows:
+        if row["engine"] is not None:
+            capabilities = ", ".join(str(number) for number in row["engine"]["compute_capabilities"])
+            worth = f"{row['engine']['flavour']} {row['engine']['version']} for compute capability {capabilities}"
+        elif row["agreement"]:
+            found = row["agreement"]
+            worth = (
+                f"score off by {found['max_abs']:.1e} at most, rank correlation {found['spearman']:.6f}, "
+                f"{found['verdicts_changed']:.3%} of verdicts changed"
+            )
+        else:
+            output, off_by = max(row["max_abs"].items(), key=lambda item: item[1])
+            worth = f"{output} off by {off_by:.1e} at most"
+        print(f"{Path(row['file']).name:{width}}  {row['bytes'] / 1e6:6.2f} MB  {row['precision']}  {worth}")

@@ -1,0 +1,330 @@
+"""export_model(): checkpoint in; ONNX files, an engine and what they are worth out. All files, or none."""
+
+import copy
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import onnx
+import torch
+from numpy.typing import NDArray
+
+from at_infer import __version__
+from at_infer.config import Config, ScoreConfig, ScoreMode, head_rule
+from at_infer.engines.batching import BatchProfile
+from at_infer.engines.trt_modules import Flavour
+from at_infer.errors import CheckpointError, DataError, ExportError, OutputError
+from at_infer.metadata import FORMAT, Graph, Metadata
+from at_infer.missing import Filler
+from at_infer.output import check_writable
+from at_infer.parquet import read_table
+from at_infer.threshold import threshold_from_quantiles
+from at_infer.windows import ALIGNMENT, window_starts
+from export import parity
+from export.graphs import (
+    FP32_OPS,
+    FP32_OPS_BESIDE_PRODUCTS,
+    OUTPUTS,
+    AssociationsGraph,
+    Output,
+    ScoreGraph,
+    lower_precision,
+)
+from export.quantize import quantize_for_cpus, quantize_for_engines
+from export.to_onnx import finish, trace, write
+from export.to_tensorrt import EngineChoice, build_plan, choose_flavour
+from export.triton import write_repository
+from training.checkpoint import Checkpoint
+
+ExportPrecision = Literal["fp32", "fp16", "bf16", "int8", "int8-dynamic"]
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "int8": torch.float32, "int8-dynamic": torch.float32}
+REAL_WINDOWS = 64  # of a data file, spread over it
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportConfig(Config):
+    """What to write."""
+
+    name: str = "model"
+    """First part of the file names."""
+    precision: ExportPrecision = "fp32"
+    score_mode: ScoreMode | None = None
+    """None: the checkpoint's."""
+    outputs: tuple[Output, ...] = OUTPUTS
+    """Of the score graph."""
+    data: str | None = None
+    """Parquet with real windows for the parity gate."""
+    calibration: str | None = None
+    """Parquet with real windows that int8 is calibrated on."""
+    engine: EngineChoice = "auto"
+    engine_graph: Graph = "score"
+    compute_capabilities: tuple[int, ...] | None = None
+    """GPUs to build for with TensorRT-RTX; None: all that can run any precision."""
+    batch: BatchProfile = field(default_factory=lambda: BatchProfile(1, 32, 256))
+    atol: float | None = None
+    rtol: float | None = None
+    """Replace the tolerances of the parity gate; both or neither."""
+
+    def __post_init__(self) -> None:
+        self._choice("precision", ExportPrecision)
+        self._choice("engine", EngineChoice)
+        self._choice("engine_graph", Graph)
+        if self.score_mode is not None:
+            self._choice("score_mode", ScoreMode)
+        if not self.outputs or not set(self.outputs) <= set(get_args(Output)):
+            raise ExportError(f"outputs: {', '.join(self.outputs)} are not all of {', '.join(get_args(Output))}")
+        if (self.atol is None) != (self.rtol is None):
+            raise ExportError("tolerance: --atol and --rtol go together; give both or neither")
+        if self.precision == "int8" and self.calibration is None:
+            raise ExportError("precision: int8 needs real rows to calibrate on; pass --calibration data.parquet")
+        if self.on_turing and self.precision != "fp16":
+            raise ExportError(
+                f"compute capability 75: TensorRT-RTX has no {self.precision} matrix products on Turing; export with "
+                f"--precision fp16, or leave 75 out"
+            )
+        if self.engine != "none" and self.precision == "int8-dynamic" and self.engine != "auto":
+            raise ExportError("precision: int8-dynamic is for CPUs; use --precision int8 for an engine")
+
+    @property
+    def on_turing(self) -> bool:
+        """TensorRT-RTX cannot multiply in float32 there, so every product is lowered."""
+        return 75 in (self.compute_capabilities or ())
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """One written file."""
+
+    path: Path
+    metadata: Metadata
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an export wrote."""
+
+    files: list[Exported]
+    """Score graph, associations graph, and the plan if there is one."""
+    no_engine: str | None
+    """Why there is no plan, if one could have been expected."""
+
+
+def export_model(
+    checkpoint: Checkpoint,
+    checkpoint_sha256: str,
+    folder: Path,
+    config: ExportConfig,
+    *,
+    triton: Path | None = None,
+    overwrite: bool = False,
+    say: Say = lambda _: None,
+) -> Report:
+    """Trace, lower, check and write both graphs, then build the engine; nothing is left behind on failure."""
+    _check_weights(checkpoint)
+    flavour = None if config.precision == "int8-dynamic" else choose_flavour(config.engine)
+    targets = {suffix: folder / f"{config.name}{suffix}" for suffix in (".onnx", ".associations.onnx", ".trt")}
+    sidecars = [Path(f"{targets['.trt']}{suffix}") for suffix in (".json", ".log", ".timing", ".cache")]
+    for path in [*targets.values(), *sidecars]:
+        check_writable(path, overwrite=overwrite)
+    real = None if config.data is None else real_windows(config.data, checkpoint)
+    calibration = None if config.calibration is None else real_windows(config.calibration, checkpoint)
+
+    with _staging(folder) as staging:
+        exported = []
+        for graph, suffix in (("score", ".onnx"), ("associations", ".associations.onnx")):
+            say(f"tracing {config.name}{suffix} in {config.precision} and comparing it with PyTorch")
+            model, metadata = _make(checkpoint, checkpoint_sha256, config, graph, real, calibration)  # type: ignore[arg-type]
+            write(finish(model, metadata), staging / targets[suffix].name)
+            exported.append(Exported(targets[suffix], metadata))
+        if flavour is not None:
+            source = exported[0] if config.engine_graph == "score" else exported[1]
+            say(f"building {targets['.trt'].name} with {flavour}")
+            exported.append(
+                Exported(targets[".trt"], _build(staging, folder, source, targets[".trt"], flavour, config))
+            )
+        if triton is not None:
+            say(f"writing the Triton repository {triton}")
+            plan_path = staging / targets[".trt"].name if flavour == "tensorrt" else None
+            source_path = staging / targets[".onnx"].name
+            described = exported[-1].metadata if plan_path is not None else exported[0].metadata
+            write_repository(
+                triton, onnx_path=source_path, plan_path=plan_path, metadata=described, overwrite=overwrite
+            )
+        _publish(staging, folder, stale=[*targets.values(), *sidecars])
+    return Report(exported, _why_no_engine(config) if flavour is None else None)
+
+
+def real_windows(source: str, checkpoint: Checkpoint) -> NDArray[np.float32]:
+    """Windows of a data file, spread evenly over it, missing values filled as in training."""
+    table = read_table(source, columns=checkpoint.columns)
+    window = checkpoint.model.window
+    if len(table.values) < window:
+        raise DataError(f"{source}: has {len(table.values)} rows, fewer than the model's window of {window}")
+    Filler(checkpoint.fill, checkpoint.scaler.mean).apply(table.values)
+    bad = ~np.isfinite(table.values)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        name = checkpoint.columns[column]
+        raise DataError(f"{source}: column {name!r} has no finite value in row {row}; mend or drop that row")
+    starts = window_starts(len(table.values), window, window, cover_tail=False)
+    chosen = starts[np.linspace(0, len(starts) - 1, min(REAL_WINDOWS, len(starts))).astype(int)]
+    return np.stack([table.values[start : start + window] for start in chosen])
+
+
+def _make(
+    checkpoint: Checkpoint,
+    checkpoint_sha256: str,
+    config: ExportConfig,
+    graph: Graph,
+    real: NDArray[np.float32] | None,
+    calibration: NDArray[np.float32] | None,
+) -> tuple[onnx.ModelProto, Metadata]:
+    """One graph, through the parity gate."""
+    score = ScoreConfig(
+        mode=config.score_mode or checkpoint.score.mode,
+        temperature=checkpoint.score.temperature,
+    )
+    discrepancy = replace(checkpoint.discrepancy, head_rule=head_rule(score.mode, checkpoint.discrepancy))
+    threshold = checkpoint.threshold
+    if score.mode != checkpoint.score.mode:
+        threshold = threshold_from_quantiles(
+            checkpoint.quantile_levels, checkpoint.quantiles[score.mode], checkpoint.threshold
+        )
+
+    def build(low: bool) -> ScoreGraph | AssociationsGraph:
+        network = checkpoint.network()
+        if low and config.precision in DTYPES:
+            lower_precision(network, DTYPES[config.precision], every_product=config.on_turing)
+        if graph == "associations":
+            return AssociationsGraph(network, checkpoint.scaler)
+        return ScoreGraph(network, checkpoint.scaler, discrepancy, score, config.outputs)
+
+    lowered = build(low=True)
+    model = trace(lowered, lowered.outputs)
+    if config.precision == "int8":
+        assert calibration is not None
+        model = quantize_for_engines(model, calibration)
+    elif config.precision == "int8-dynamic":
+        model = quantize_for_cpus(model)
+    tolerance = None
+    if config.atol is not None and config.rtol is not None:
+        tolerance = parity.Tolerance(config.atol, config.rtol)
+    figures = parity.check(
+        model, build(low=False), precision=config.precision, threshold=threshold.value, real=real, tolerance=tolerance
+    )
+    fp32_ops = FP32_OPS_BESIDE_PRODUCTS if config.on_turing else FP32_OPS
+    if config.precision == "fp32":
+        fp32_ops = "all"
+    metadata = Metadata(
+        format=FORMAT,
+        at_infer=__version__,
+        checkpoint_sha256=checkpoint_sha256,
+        graph=graph,
+        model=checkpoint.model,
+        columns=checkpoint.columns,
+        scaler=checkpoint.scaler,
+        fill=checkpoint.fill,
+        discrepancy=discrepancy,
+        score=score,
+        alignment=ALIGNMENT,
+        threshold=threshold,
+        quantile_levels=checkpoint.quantile_levels,
+        quantiles=checkpoint.quantiles,
+        precision=config.precision,
+        fp32_ops=fp32_ops,
+        batch=None,
+        parity=figures,
+        engine=None,
+    )
+    return model, metadata
+
+
+def _build(
+    staging: Path, folder: Path, source: Exported, target: Path, flavour: Flavour, config: ExportConfig
+) -> Metadata:
+    """The plan, beside the ONNX file it is built from; of a failed build only the builder's log is kept."""
+    timing = Path(f"{target}.timing")
+    if timing.exists():
+        shutil.copy(timing, staging)
+    try:
+        return build_plan(
+            staging / source.path.name,
+            staging / target.name,
+            source.metadata,
+            flavour=flavour,
+            batch=config.batch,
+            compute_capabilities=config.compute_capabilities,
+            tf32=config.precision != "fp32",
+        )
+    except ExportError as error:
+        log = staging / f"{target.name}.log"
+        if log.exists():
+            log.replace(folder / log.name)
+        raise ExportError(str(error).replace(f"{staging}{os.sep}", f"{folder}{os.sep}")) from None
+
+
+def _check_weights(checkpoint: Checkpoint) -> None:
+    for name, tensor in checkpoint.state_dict.items():
+        if not tensor.isfinite().all():
+            raise CheckpointError(f"checkpoint: weight {name} is not finite; train the model again")
+    if not (np.isfinite(checkpoint.scaler.mean).all() and np.isfinite(checkpoint.scaler.scale).all()):
+        raise CheckpointError("checkpoint: its scaler is not finite; train the model again")
+
+
+def _why_no_engine(config: ExportConfig) -> str | None:
+    if config.engine == "none":
+        return None
+    if config.precision == "int8-dynamic":
+        return "no engine: int8-dynamic is for CPUs; use --precision int8 for one"
+    return "no engine: neither TensorRT nor TensorRT-RTX is installed; pip install 'at-infer[rtx]' builds one anywhere"
+
+
+@contextmanager
+def _staging(folder: Path) -> Iterator[Path]:
+    """A hidden folder beside the results; gone afterwards, whatever happens."""
+    staging = folder / f".at-infer-export.{os.getpid()}"
+    try:
+        staging.mkdir()
+        yield staging
+    except OSError as error:
+        raise OutputError(f"{folder}: could not be written ({error.strerror or error})") from None
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _publish(staging: Path, folder: Path, *, stale: Sequence[Path]) -> None:
+    """Put the finished files in place; what an earlier export left and this one did not write goes."""
+    written = sorted(staging.iterdir())
+    for path in written:
+        path.replace(folder / path.name)
+    for path in stale:
+        if path.name not in {file.name for file in written}:
+            path.unlink(missing_ok=True)
+
+
+def describe(exported: Exported) -> dict[str, Any]:
+    """Size and agreement of one file, for tables and JSON."""
+    metadata = exported.metadata
+    cases = {name: case for name, case in metadata.parity.items() if name in ("real", "random")}
+    agreement = cases.get("real", cases["random"]).get("agreement", {})
+    worst = {
+        output: figures["max_abs"]
+        for output, figures in cases.get("real", cases["random"]).items()
+        if output != "agreement"
+    }
+    return {
+        "file": str(exported.path),
+        "bytes": exported.path.stat().st_size,
+        "precision": metadata.precision,
+        "engine": copy.deepcopy(metadata.engine),
+        "windows": "real" if "real" in cases else "random",
+        "agreement": agreement,
+        "max_abs": worst,
+    }
