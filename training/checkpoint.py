@@ -1,10 +1,10 @@
 """Checkpoints: tensors and plain values only, written atomically, loaded without running any code."""
 
-import pickle
-import zipfile
+import textwrap
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -66,9 +66,9 @@ class Checkpoint:
     def load(cls, path: Path) -> "Checkpoint":
         """Read a checkpoint written by `at-infer train`."""
         content = read_tensors(path)
-        if not isinstance(content, dict) or "format" not in content:
+        if not isinstance(content, dict) or not isinstance(content.get("format"), int):
             hint = ""
-            if isinstance(content, dict) and any(key.startswith("encoder.attn_layers") for key in content):
+            if isinstance(content, dict) and any(str(key).startswith("encoder.attn_layers") for key in content):
                 hint = "; it looks like one of the published implementation, load it with --published"
             raise CheckpointError(f"{path}: is not a checkpoint of at-infer{hint}")
         if content["format"] != FORMAT:
@@ -89,11 +89,22 @@ class Checkpoint:
                 quantiles=content["quantiles"],
                 train=content["train"],
             )
-            checkpoint.network()
-        except (KeyError, TypeError, AtInferError, RuntimeError) as error:
-            reason = str(error).strip().splitlines()[0]
+            checkpoint._check()
+        except KeyError as error:
+            raise CheckpointError(f"{path}: is damaged or was edited (no {error})") from None
+        except (AttributeError, TypeError, ValueError, RuntimeError, AtInferError) as error:
+            reason = textwrap.shorten(str(error), 200)
             raise CheckpointError(f"{path}: is damaged or was edited ({reason})") from None
         return checkpoint
+
+    def _check(self) -> None:
+        """Raise if the parts do not fit each other."""
+        with torch.device("meta"):  # shapes only: a size that was made up allocates nothing
+            AnomalyTransformer(self.model).load_state_dict(self.state_dict, assign=True)
+        if self.fill not in get_args(Fill):
+            raise CheckpointError(f"fill: {self.fill!r} is not one of {', '.join(get_args(Fill))}")
+        if not len(self.columns) == len(self.scaler.mean) == len(self.scaler.scale) == self.model.features:
+            raise CheckpointError(f"columns and scaler are not those of {self.model.features} features")
 
 
 def write_tensors(path: Path, content: dict[str, Any]) -> None:
@@ -108,15 +119,14 @@ def write_tensors(path: Path, content: dict[str, Any]) -> None:
 def read_tensors(path: Path) -> Any:
     """Load tensors and plain values; anything that would execute code is refused."""
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise CheckpointError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise CheckpointError(f"{path}: is a folder, not a checkpoint") from None
-    except pickle.UnpicklingError as error:
-        if "Unsupported" in str(error):
+        path.open("rb").close()
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's advice about foreign files is not for our user
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # foreign bytes make its readers stumble in every way there is
+        if "GLOBAL" in str(error):
             raise CheckpointError(f"{path}: holds objects that could run code; refused") from None
-        raise CheckpointError(f"{path}: is not a checkpoint") from None
-    except (RuntimeError, EOFError, ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise CheckpointError(f"{path}: is damaged or not a checkpoint ({reason})") from None
+        raise CheckpointError(f"{path}: is not a checkpoint, or is damaged") from None
