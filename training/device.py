@@ -18,7 +18,13 @@ def check_device(name: str, config: TrainConfig) -> torch.device:
         raise ConfigError(f"device: {name} is not available to this PyTorch; pass --device cpu or mend the driver")
     if kind != "cuda" and (config.precision != "fp32" or config.compile):
         raise ConfigError(f"device: {config.precision} and --compile are for CUDA devices; on {name} use fp32 without")
-    return torch.device(name)
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"device: {name!r} is not a device; a number may follow, as in cuda:1") from None
+    if kind == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"device: {name} does not exist; there are {torch.cuda.device_count()} CUDA devices")
+    return device
 
 
 def flush_denormals() -> None:
