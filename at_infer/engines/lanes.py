@@ -148,17 +148,21 @@ def run_lanes(
     """(B,N,F) -> every output for all B windows, in order."""
     results = {t.name: np.empty((len(windows), *t.shape), np.float32) for t in outputs}
     in_flight: deque[tuple[Lane, Piece]] = deque()
+
+    def finish_oldest() -> None:
+        lane, piece = in_flight[0]
+        lane.finish(piece, results)
+        in_flight.popleft()
+
     try:
         for i, piece in enumerate(cut(len(windows), profile)):
             if len(in_flight) == len(lanes):
-                lane, done = in_flight.popleft()
-                lane.finish(done, results)
+                finish_oldest()
             lane = lanes[i % len(lanes)]
             in_flight.append((lane, piece))
             lane.start(windows[piece.start : piece.start + piece.count], piece.size)
         while in_flight:
-            lane, done = in_flight.popleft()
-            lane.finish(done, results)
+            finish_oldest()
     finally:
         for lane, _ in in_flight:  # after an error or Ctrl-C: nobody may touch buffers that are still being copied
             with suppress(EngineError):
