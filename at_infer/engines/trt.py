@@ -58,8 +58,8 @@ class PlanEngine(Scoring):
                 f"{path}: has no sidecar {sidecar_path(path).name}, and loading an unknown plan runs whatever code is "
                 "in it; copy the sidecar too, export the model again, or open it with PlanEngine(path, trust=True)"
             )
-        self.gpu = find_gpu(str(path))  # before any TensorRT runtime exists
         self.flavour = _flavour(plan, path)
+        self.gpu = find_gpu(str(path))  # before any TensorRT runtime exists
         self._trt = self._load_module()
         self._engine = self._deserialise(plan)
         try:
