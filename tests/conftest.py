@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 from at_infer.cli import app
 from training.data import DataConfig, TrainingData, load
@@ -18,12 +19,15 @@ MakeData = Callable[..., TrainingData]
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     gpu_tests = [item for item in items if item.get_closest_marker("gpu")]
-    if gpu_tests:
-        import torch
+    if gpu_tests and not torch.cuda.is_available():
+        for item in gpu_tests:
+            item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU"))
 
-        if not torch.cuda.is_available():
-            for item in gpu_tests:
-                item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU"))
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """Networks of a few channels gain nothing from a second thread, and wait for it on a busy machine."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture
@@ -71,8 +75,6 @@ class Answer:
 @pytest.fixture
 def run_cli(capfd: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Answer]]:
     """Run a command in this process; an exception other than an exit is a bug and passes through."""
-    import torch
-
     threads = torch.get_num_threads()
 
     def run(*words: object) -> Answer:

@@ -198,7 +198,7 @@ def train(
             stride=stride,
         )
         model_config = replace(model_config, features=len(rows.columns))
-        log.start(rows, model_config, where, torch.get_num_threads(), resumed=resume and resume_path.exists())
+        threads = torch.get_num_threads()
         try:
             checkpoint = fit(
                 rows,
@@ -210,12 +210,13 @@ def train(
                 device=where,
                 resume_path=resume_path,
                 resume=resume,
+                begin=lambda resumed: log.start(rows, model_config, where, threads, resumed=resumed),
                 observe=log.progress,
             )
+            checkpoint.save(output)
         except KeyboardInterrupt:
             kept = f"{resume_path} is kept; the same command with --resume continues"
             raise KeyboardInterrupt(kept if resume_path.exists() else "nothing was written") from None
-        checkpoint.save(output)
         resume_path.unlink(missing_ok=True)
         log.done(checkpoint, output)
 

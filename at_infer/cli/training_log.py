@@ -38,7 +38,7 @@ def open_log(*, as_json: bool) -> Iterator[Log]:
     if as_json:
         yield _JsonLog()
         return
-    log = _TextLog(Console(stderr=True, highlight=False, soft_wrap=True))
+    log = _TextLog(Console(stderr=True, highlight=False, emoji=False, soft_wrap=True))
     try:
         yield log
     finally:
@@ -101,7 +101,7 @@ class _TextLog:
         for mode, row in summary["validation_scores"].items():
             mark = " *" if mode == checkpoint.score.mode else ""
             table.add_row(mode + mark, *(f"{value:.4g}" for value in row.values()))
-        out = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+        out = Console(file=sys.stdout, highlight=False, emoji=False, soft_wrap=True)
         out.print(table)
         threshold = checkpoint.threshold
         out.print(
