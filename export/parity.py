@@ -72,8 +72,8 @@ def check(
 ) -> dict[str, Any]:
     """Run both on random, real and extreme windows; return the figures, or raise and name the worst element.
 
-    `tolerance` replaces the table's for all outputs. A difference is also forgiven up to `DOUBT` times what
-    PyTorch's own float32 answer is off its float64 one in that window: rounding decides there, not the export.
+    A difference is also forgiven up to `DOUBT` times what PyTorch's own float32 answer is off its float64 one in
+    that window: rounding decides there, not the export. `tolerance` replaces all that for every output.
     In a lower precision than fp32, extreme windows leave the range of the type; there only finite answers are
     asked for, and an error that still finds the extreme.
     """
@@ -196,8 +196,9 @@ def _allowed(
         values = answer.astype(np.float64)
         limit: Doubles
         if tolerance is not None:
-            limit = tolerance.atol + tolerance.rtol * np.abs(values)
-        elif name == "score":
+            allowed[name] = tolerance.atol + tolerance.rtol * np.abs(values)
+            continue
+        if name == "score":
             assert isinstance(reference, ScoreGraph)
             limit = _score_limit(reference, values, table)
         else:
@@ -225,7 +226,7 @@ def _compare(case: str, found: Outputs, expected: Outputs, allowed: dict[str, Do
     figures: dict[str, Any] = {}
     for name, values in expected.items():
         difference = np.abs(found[name].astype(np.float64) - values)
-        share = difference / allowed[name]
+        share = difference / np.maximum(allowed[name], np.finfo(np.float64).tiny)
         where = np.unravel_index(int(share.argmax()), share.shape)
         if share[where] > 1:
             index = [int(i) for i in where]

@@ -1,0 +1,129 @@
+"""The gate: passes what agrees, refuses what does not, and says where."""
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from at_infer.config import SCORE_MODES, ScoreConfig
+from at_infer.errors import ExportError
+from export import parity
+from export.graphs import OUTPUTS, AssociationsGraph, ScoreGraph, lower_precision
+from export.quantize import quantize_for_cpus, quantize_for_engines
+from export.to_onnx import trace
+from tests.checkpoints import checkpoint, raw_windows
+
+
+def graph(source, network=None) -> ScoreGraph:
+    return ScoreGraph(network or source.network(), source.scaler, source.discrepancy, source.score)
+
+
+@pytest.fixture(scope="module")
+def traced() -> onnx.ModelProto:
+    return trace(graph(checkpoint(score=ScoreConfig(mode="paper"))), OUTPUTS)
+
+
+def check(model, source=None, **options):
+    source = source or checkpoint(score=ScoreConfig(mode="paper"))
+    options = {"precision": "fp32", "threshold": source.threshold.value} | options
+    return parity.check(model, graph(source), **options)
+
+
+def edited(model: onnx.ModelProto) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
+def test_a_faithful_graph_passes_on_every_kind_of_window(traced):
+    source = checkpoint(score=ScoreConfig(mode="paper"))
+    figures = check(traced, real=raw_windows(10, source, seed=5))
+    assert set(figures) == {"random", "real", "extreme", "scale floor"}
+    assert all(
+        case[output]["share_of_tolerance"] < 1 for case in figures.values() for output in case if output != "agreement"
+    )
+    assert figures["real"]["agreement"]["spearman"] == pytest.approx(1)
+    assert figures["real"]["agreement"]["verdicts_changed"] == 0
+
+
+@pytest.mark.parametrize("mode", SCORE_MODES)
+def test_every_score_mode_passes(mode):
+    source = checkpoint(score=ScoreConfig(mode=mode))
+    check(trace(graph(source), OUTPUTS), source)
+
+
+def test_the_associations_graph_passes():
+    source = checkpoint()
+    reference = AssociationsGraph(source.network(), source.scaler)
+    figures = parity.check(trace(reference, reference.outputs), reference, precision="fp32", threshold=0.0)
+    assert "prior_1" in figures["scale floor"]
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16", "int8", "int8-dynamic"])
+def test_lower_precisions_pass_with_their_own_tolerances_and_fail_with_those_of_fp32(precision):
+    source = checkpoint(score=ScoreConfig(mode="paper"))
+    network = source.network()
+    lower_precision(network, {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision, torch.float32))
+    model = trace(graph(source, network), OUTPUTS)
+    if precision == "int8":
+        model = quantize_for_engines(model, raw_windows(32, source))
+    elif precision == "int8-dynamic":
+        model = quantize_for_cpus(model)
+    figures = check(model, precision=precision)
+    assert figures["random"]["agreement"]["spearman"] > 0.99
+    with pytest.raises(ExportError, match="the difference may be"):
+        check(model, precision="fp32")
+
+
+def test_a_dropped_epsilon_is_refused(traced):
+    model = edited(traced)
+    for node in model.graph.node:
+        if node.op_type == "Clip":
+            node.op_type = "Identity"
+            del node.input[1:]
+    with pytest.raises(ExportError, match=r"output (score|discrepancy)\[.*is (inf|nan).*scale floor windows"):
+        check(model)
+
+
+def test_a_changed_weight_is_refused_and_the_worst_element_named(traced):
+    model = edited(traced)
+    bias = next(t for t in model.graph.initializer if t.name == "network.projection.bias")
+    bias.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(bias) + np.float32([0, 0.01, 0]), bias.name))
+    with pytest.raises(ExportError, match=r"output \w+\[\d+, \d+.*\] is .* where PyTorch says"):
+        check(model)
+
+
+def test_a_missing_layer_average_is_refused(traced):
+    model = edited(traced)
+    scale = next(t for t in model.graph.initializer if t.name == "scale.deviation")
+    scale.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(scale) * np.float32(1.01), scale.name))
+    with pytest.raises(ExportError, match="parity"):
+        check(model)
+
+
+def test_tolerances_can_be_given(traced):
+    with pytest.raises(ExportError, match="the difference may be"):
+        check(traced, tolerance=parity.Tolerance(0.0, 1e-12))
+
+
+def test_extreme_windows_hold_zeros_constants_and_spikes():
+    source = checkpoint()
+    windows = parity.extreme_windows(
+        source.model, np.asarray(source.scaler.mean, np.float32), np.asarray(source.scaler.scale, np.float32)
+    )
+    assert np.isfinite(windows).all()
+    assert (windows == 0).all(axis=(1, 2)).any()
+    assert (np.ptp(windows, axis=1) == 0).all(axis=1).sum() >= 3
+    assert np.abs((windows - source.scaler.mean) / source.scaler.scale).max() > 9e5
+
+
+@given(st.lists(st.tuples(st.floats(-1e3, 1e3, width=32), st.floats(-1e3, 1e3, width=32)), min_size=3, max_size=40))
+def test_spearman_equals_scipy(pairs):
+    a, b = (np.array(side, np.float32) for side in zip(*pairs, strict=True))
+    a, b = (np.where(np.abs(v) < 1e-30, 0, v) for v in (a, b))
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
+        return
+    assert parity.spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic, abs=1e-9)
