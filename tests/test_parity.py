@@ -84,7 +84,7 @@ def test_a_dropped_epsilon_is_refused(traced):
         if node.op_type == "Clip":
             node.op_type = "Identity"
             del node.input[1:]
-    with pytest.raises(ExportError, match=r"output (score|discrepancy)\[.*is (inf|nan).*scale floor windows"):
+    with pytest.raises(ExportError, match=r"output (score|discrepancy)\[.*is (inf|nan)"):
         check(model)
 
 

@@ -43,9 +43,7 @@ def window_parts(
 def scores_by_mode(
     parts: Parts, discrepancy: DiscrepancyConfig, temperature: float, layers: int
 ) -> dict[ScoreMode, NDArray[np.float32]]:
-    """Scores (B,N) of every mode.
-
-    """
+    """Scores (B,N) of every mode."""
     return {
         mode: anomaly_score(
             parts.error,
