@@ -107,9 +107,12 @@ class ScoreConfig(Config):
     """One of the modes of docs/method.md."""
     temperature: float = 50.0
     """Factor inside the softmax of mode `published`; the other modes do not use it."""
+    smooth: int = 1
+    """Moving mean of the score over so many rows of a series; 1: none. Not part of the graph."""
 
     def __post_init__(self) -> None:
         self._choice("mode", ScoreMode)
+        self._at_least("smooth", 1)
         if not 0 < self.temperature < float("inf"):
             raise ConfigError(f"temperature: {self.temperature} is not a positive number")
 

@@ -36,6 +36,9 @@ class Metadata:
     model: ModelConfig
     columns: list[str]
     """Names of the features, in order."""
+    time_column: str | None
+    series_column: str | None
+    """Columns of the training data that told time and series; scoring expects them too."""
     scaler: Scaler
     """Already inside the graph, which takes raw values; needed to read `reconstruction`, which is scaled."""
     fill: Fill

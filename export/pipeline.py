@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from at_infer import __version__
-from at_infer.config import Config, ScoreConfig, ScoreMode, head_rule
+from at_infer.config import Config, ScoreMode, head_rule
 from at_infer.engines.batching import BatchProfile
 from at_infer.engines.trt_modules import Flavour
 from at_infer.errors import CheckpointError, DataError, ExportError, OutputError
@@ -187,10 +187,7 @@ def _make(
     calibration: NDArray[np.float32] | None,
 ) -> tuple[onnx.ModelProto, Metadata]:
     """One graph, through the parity gate."""
-    score = ScoreConfig(
-        mode=config.score_mode or checkpoint.score.mode,
-        temperature=checkpoint.score.temperature,
-    )
+    score = replace(checkpoint.score, mode=config.score_mode or checkpoint.score.mode)
     discrepancy = replace(checkpoint.discrepancy, head_rule=head_rule(score.mode, checkpoint.discrepancy))
     threshold = checkpoint.threshold
     if score.mode != checkpoint.score.mode:
@@ -229,6 +226,8 @@ def _make(
         graph=graph,
         model=checkpoint.model,
         columns=checkpoint.columns,
+        time_column=checkpoint.time_column,
+        series_column=checkpoint.series_column,
         scaler=checkpoint.scaler,
         fill=checkpoint.fill,
         discrepancy=discrepancy,

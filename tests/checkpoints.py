@@ -33,6 +33,7 @@ def checkpoint(
         network,
         torch.randn(40 * window, features),
         np.arange(0, 40 * window, window),
+        [40 * window],
         discrepancy=discrepancy,
         score=score,
         ratio=0.05,
@@ -43,6 +44,8 @@ def checkpoint(
         model=network.config,
         state_dict=network.state_dict(),
         columns=[f"f{i:02}" for i in range(features)],
+        time_column=None,
+        series_column=None,
         scaler=scaler,
         fill=fill,  # type: ignore[arg-type]
         discrepancy=discrepancy,

@@ -17,6 +17,8 @@ def metadata(**changes: Any) -> Metadata:
         "graph": "score",
         "model": MODEL,
         "columns": ["plain", 'quo"ted\\', "zwölf\n"],
+        "time_column": None,
+        "series_column": None,
         "scaler": Scaler(mean=[0.0] * FEATURES, scale=[1.0] * FEATURES),
         "fill": "error",
         "discrepancy": DiscrepancyConfig(),

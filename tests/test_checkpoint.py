@@ -31,6 +31,8 @@ def checkpoint() -> Checkpoint:
         model=model,
         state_dict=AnomalyTransformer(model).state_dict(),
         columns=["a", "größe"],
+        time_column=None,
+        series_column=None,
         scaler=Scaler(mean=[0.1, 1e300], scale=[1.0, 1e-30]),
         fill="forward",
         discrepancy=DiscrepancyConfig(layer=0),

@@ -31,6 +31,8 @@ def write_checkpoint(path: Path) -> Path:
         model=MODEL,
         state_dict=AnomalyTransformer(MODEL).state_dict(),
         columns=["a", "b", "c"],
+        time_column=None,
+        series_column=None,
         scaler=Scaler(mean=[0.0, 1.0, 2.0], scale=[1.0, 1.0, 3.0]),
         fill="mean",
         discrepancy=DiscrepancyConfig(),

@@ -1,5 +1,6 @@
 """After training: what normal scores look like, on the validation part, in every score mode."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple, get_args
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from at_infer.config import SCORE_MODES, DiscrepancyConfig, HeadRule, ScoreConfig, ScoreMode, Threshold, head_rule
 from at_infer.criterion import anomaly_score
 from at_infer.threshold import quantiles, ratio_threshold
+from at_infer.windows import MovingMean
 from training.discrepancy import association_discrepancy
 from training.model import AnomalyTransformer
 
@@ -63,6 +65,17 @@ def one_per_row(scores: NDArray[np.float32], starts: NDArray[np.int64]) -> NDArr
     return scores[np.arange(window)[None, :] >= overlap[:, None]]
 
 
+def smoothed(scores: NDArray[np.float32], series_rows: Sequence[int], width: int) -> NDArray[np.float32]:
+    """Centred moving mean of the rows of each series."""
+    if width == 1:
+        return scores
+    parts = []
+    for rows in np.split(scores, np.cumsum(series_rows)[:-1]):
+        mean = MovingMean(width, causal=False)
+        parts += [mean.add(rows[:, None])[:, 0], mean.end()[:, 0]]
+    return np.concatenate(parts)
+
+
 class Calibration(NamedTuple):
     """What is recorded of the validation scores."""
 
@@ -76,16 +89,23 @@ def calibrate(
     network: AnomalyTransformer,
     values: Tensor,
     starts: NDArray[np.int64],
+    series_rows: Sequence[int],
     *,
     discrepancy: DiscrepancyConfig,
     score: ScoreConfig,
     ratio: float,
     batch_size: int = 32,
 ) -> Calibration:
-    """Score the windows of the validation part in every mode; the chosen one gives the threshold."""
+    """Score the windows of the validation part in every mode; the chosen one gives the threshold.
+
+    `series_rows` are the rows of each series that the windows cover: smoothing stops at their borders.
+    """
     parts = window_parts(network, values, torch.from_numpy(starts).to(values.device), discrepancy, batch_size)
     windows = scores_by_mode(parts, discrepancy, score.temperature, network.config.layers)
-    scores = {mode: one_per_row(of_windows, starts) for mode, of_windows in windows.items()}
+    scores = {
+        mode: smoothed(one_per_row(of_windows, starts), series_rows, score.smooth)
+        for mode, of_windows in windows.items()
+    }
     recorded = scores[score.mode]
     threshold = Threshold(
         value=ratio_threshold(recorded, ratio), method="ratio", ratio=ratio, validation_rows=recorded.size

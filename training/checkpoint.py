@@ -24,6 +24,8 @@ class Checkpoint:
     model: ModelConfig
     state_dict: dict[str, Tensor]
     columns: list[str]
+    time_column: str | None
+    series_column: str | None
     scaler: Scaler
     fill: Fill
     """What to do with missing values, in training and again when scoring."""
@@ -51,6 +53,8 @@ class Checkpoint:
                 "model": self.model.to_dict(),
                 "state_dict": self.state_dict,
                 "columns": self.columns,
+                "time_column": self.time_column,
+                "series_column": self.series_column,
                 "scaler": self.scaler.to_dict(),
                 "fill": self.fill,
                 "discrepancy": self.discrepancy.to_dict(),
@@ -80,6 +84,8 @@ class Checkpoint:
                 model=ModelConfig.from_dict(content["model"]),
                 state_dict=content["state_dict"],
                 columns=content["columns"],
+                time_column=content["time_column"],
+                series_column=content["series_column"],
                 scaler=Scaler.from_dict(content["scaler"]),
                 fill=content["fill"],
                 discrepancy=DiscrepancyConfig.from_dict(content["discrepancy"]),

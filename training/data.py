@@ -52,6 +52,8 @@ class Windows:
     """First row of each window."""
     rows: int
     """Rows of the part, used or not."""
+    series_rows: list[int]
+    """Rows of each series that has windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class TrainingData:
     """All that training needs of its input."""
 
     columns: list[str]
+    time_column: str | None
+    series_column: str | None
     scaler: Scaler
     train: Windows
     validation: Windows
@@ -112,8 +116,10 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
     return TrainingData(
         columns=table.columns,
         scaler=scaler,
-        train=Windows(table.values, train_starts, _rows(train_spans)),
-        validation=Windows(other.values, validation_starts, _rows(validation_spans)),
+        time_column=config.time_column,
+        series_column=config.series_column,
+        train=_windows(table, train_starts, train_spans, window),
+        validation=_windows(other, validation_starts, validation_spans, window),
         notes=notes,
     )
 
@@ -144,6 +150,11 @@ def _read(config: DataConfig, source: str, columns: list[str] | None) -> Table:
         shown = ", ".join(gaps[:8]) + (f" and {len(gaps) - 8} more columns" if len(gaps) > 8 else "")
         raise DataError(f"{source}: missing values in {shown}; pass --fill forward or --fill mean, or drop them")
     return table
+
+
+def _windows(table: Table, starts: Starts, spans: list[Span], window: int) -> Windows:
+    long_enough = [end - first for first, end in spans if end - first >= window]
+    return Windows(table.values, starts, _rows(spans), long_enough)
 
 
 def _series_spans(table: Table) -> list[Span]:

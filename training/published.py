@@ -72,11 +72,21 @@ def published_checkpoint(
         )
     discrepancy = DiscrepancyConfig(head_rule="published")
     values = torch.from_numpy(data.validation.values)
-    calibration = calibrate(network, values, data.validation.starts, discrepancy=discrepancy, score=score, ratio=ratio)
+    calibration = calibrate(
+        network,
+        values,
+        data.validation.starts,
+        data.validation.series_rows,
+        discrepancy=discrepancy,
+        score=score,
+        ratio=ratio,
+    )
     return Checkpoint(
         model=network.config,
         state_dict=network.state_dict(),
         columns=data.columns,
+        time_column=None,
+        series_column=series_column,
         scaler=data.scaler,
         fill="error",
         discrepancy=discrepancy,

@@ -111,6 +111,9 @@ def train(
     temperature: Annotated[
         float, typer.Option(help="Of mode published.", rich_help_panel=SCORE)
     ] = ScoreConfig().temperature,
+    smooth: Annotated[
+        int, typer.Option(help="Moving mean of the score over so many rows.", rich_help_panel=SCORE)
+    ] = ScoreConfig().smooth,
     ratio: Annotated[
         float, typer.Option(help="Threshold: share of validation rows above it.", rich_help_panel=SCORE)
     ] = 0.01,
@@ -162,7 +165,7 @@ def train(
         precision=precision,
         compile=compile_,
     )
-    score_config = ScoreConfig(mode=score_mode, temperature=temperature)
+    score_config = ScoreConfig(mode=score_mode, temperature=temperature, smooth=smooth)
     if not 0 <= ratio < 1:
         raise ConfigError(f"ratio: {ratio:g} is not a share in [0, 1); 0.01 means one percent")
 
