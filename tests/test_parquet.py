@@ -13,9 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from at_infer import parquet
 from at_infer.errors import DataError, OutputError
-from at_infer.parquet import Table, read_table, rising_columns, source_files, write_table
+from at_infer.parquet import Table, files, read_table, rising_columns, source_files, write_table
 from tests.conftest import WriteParquet
 
 THREE = [1.0, 2.0, 3.0]
@@ -31,7 +30,7 @@ def refused(source: object, **options: Any) -> str:
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every table needs several chunks and several passes."""
-    monkeypatch.setattr(parquet, "CHUNK_CELLS", 4)
+    monkeypatch.setattr(files, "CHUNK_CELLS", 4)
 
 
 # Which files
@@ -191,7 +190,7 @@ def test_series_are_found_across_the_borders_of_chunks_and_files(
     for i, (first, end) in enumerate(pairwise(borders)):
         frame[first:end].write_parquet(folder / f"{i}.parquet")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parquet, "CHUNK_CELLS", chunk_cells)
+        patch.setattr(files, "CHUNK_CELLS", chunk_cells)
         table = read_table(str(folder), series_column="s", time_column="t")
     assert table.series == [(name, len(list(run))) for name, run in groupby(names)]
     assert table.values[:, 0].tolist() == frame["x"].to_list()
