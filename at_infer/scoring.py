@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from at_infer.errors import DataError
+from at_infer.errors import DataError, EngineError
 from at_infer.windows import Floats, Layout, Merger, MovingMean, Starts
 
 Bools = NDArray[np.bool_]
@@ -161,7 +161,10 @@ class RowScorer:
     def _run_batch(self) -> None:
         batch = self.batch
         if self._wanted():
-            scores = self.score(batch.windows[: batch.filled])
+            try:
+                scores = self.score(batch.windows[: batch.filled])
+            except EngineError as error:
+                raise EngineError(f"{self._rows_of_batch()}: {error}") from None
         else:
             scores = np.zeros((batch.filled, self.layout.window, self.channels), np.float32)
         done = 0
@@ -185,6 +188,13 @@ class RowScorer:
             return False
         series, starts, _ = next(item for item in reversed(self.batch.work) if not isinstance(item, _Series))
         return series.first_row + int(starts[-1]) + self.layout.window > self.skip_before
+
+    def _rows_of_batch(self) -> str:
+        """For messages."""
+        groups = [item for item in self.batch.work if not isinstance(item, _Series)]
+        (first, starts, _), (last, ends, _) = groups[0], groups[-1]
+        begin = first.first_row + int(starts[0])
+        return f"rows {begin} to {last.first_row + int(ends[-1]) + self.layout.window - 1}"
 
     def _emit(self, rows: Floats) -> None:
         if len(rows):

@@ -11,6 +11,7 @@ from at_infer.cli.doctor import doctor
 from at_infer.cli.export import export
 from at_infer.cli.generate import generate
 from at_infer.cli.inspect import inspect
+from at_infer.cli.score import score
 from at_infer.cli.train import train
 from at_infer.errors import AtInferError
 from at_infer.interrupt import sigterm_as_ctrl_c
@@ -49,6 +50,7 @@ app = typer.Typer(
 app.command()(generate)
 app.command()(train)
 app.command()(export)
+app.command()(score)
 app.command()(inspect)
 app.command()(doctor)
 

@@ -47,7 +47,10 @@ class OnnxEngine(Scoring):
         if windows.ndim != len(self.input_shape) or list(windows.shape[1:]) != expected:
             raise EngineError(f"{self.path}: takes windows of shape {self.input_shape}, not {list(windows.shape)}")
         windows = np.ascontiguousarray(windows, np.float32)
-        found = self._run_bound(windows) if self.provider != "cpu" else self._run_plain(windows)
+        try:
+            found = self._run_bound(windows) if self.provider != "cpu" else self._run_plain(windows)
+        except Exception as error:  # its exception types are not public
+            raise EngineError(f"{self.path}: ONNX Runtime failed ({' '.join(str(error).split())[:300]})") from None
         return dict(zip(self.outputs, found, strict=True))
 
     def _run_plain(self, windows: Floats) -> list[Any]:

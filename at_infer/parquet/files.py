@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import polars as pl
 import polars.selectors as cs
@@ -14,8 +15,10 @@ from at_infer.errors import DataError
 CHUNK_CELLS = 1 << 20  # cells decoded at a time: 8 MB as float64, whatever the number of rows and columns
 
 
-def source_files(source: str) -> list[Path]:
-    """The Parquet files behind a file name, a folder or a glob, in name order."""
+def source_files(source: str) -> list[Path | str]:
+    """The files behind a file name, a folder or a glob, in name order; a URL is left to polars."""
+    if "://" in source:
+        return [source]
     path = Path(source)
     if path.is_dir() and source:
         files = sorted(file for file in path.rglob("*.parquet") if file.is_file())
@@ -29,22 +32,27 @@ def source_files(source: str) -> list[Path]:
             raise DataError(f"{source}: no file matches this pattern")
     else:
         raise DataError(f"{source or repr(source)}: no such file")
-    return files
+    return list(files)
 
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """One Parquet file, opened but not read."""
+    """One Parquet or CSV file, opened but not read."""
 
-    path: Path
+    path: Path | str
     scan: pl.LazyFrame
     schema: pl.Schema
     rows: int
 
     @classmethod
-    def open(cls, path: Path) -> "InputFile":
+    def open(cls, path: Path | str, *, hive: bool = False) -> "InputFile":
+        """Look at schema and length; with `hive`, folders named key=value become columns."""
         with reading(path):
-            scan = pl.scan_parquet(path, glob=False, hive_partitioning=False)
+            if str(path).lower().endswith(".csv"):
+                scan = pl.scan_csv(path, glob=False, infer_schema_length=10_000, try_parse_dates=True)
+                _refuse_duplicates(path, scan.collect_schema())
+            else:
+                scan = pl.scan_parquet(path, glob=isinstance(path, str), hive_partitioning=hive)
             return cls(path, scan, scan.collect_schema(), scan.select(pl.len()).collect().item())
 
     def chunks(
@@ -55,10 +63,15 @@ class InputFile:
             return
         chosen: pl.Expr = cs.by_name(*names)  # unlike pl.col it takes '^a.*$' for a name
         query = self.scan.select(chosen if dtype is None else chosen.cast(dtype))
+        yield from self.collect(query, max(1, CHUNK_CELLS // len(names)))
+
+    def collect(self, query: pl.LazyFrame, chunk_rows: int) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Chunks of a query over this file that keeps all its rows."""
         done = 0
-        with reading(self.path):
-            for chunk in query.collect_batches(chunk_size=max(1, CHUNK_CELLS // len(names)), lazy=True):
+        with reading(_Position(self)) as position:
+            for chunk in query.collect_batches(chunk_size=chunk_rows, lazy=True):
                 done += chunk.height
+                position.row = done
                 if done > self.rows:
                     break
                 if chunk.height:
@@ -67,16 +80,37 @@ class InputFile:
             raise DataError(f"{self.path}: is damaged, its footer promises {self.rows} rows but it has {done}")
 
 
+class _Position:
+    """Where reading is, for the message if it fails."""
+
+    def __init__(self, file: InputFile) -> None:
+        self.path, self.row = file.path, 0
+
+    def __str__(self) -> str:
+        return f"{self.path}: from row {self.row} on"
+
+
+S = TypeVar("S", str, Path, "str | Path", _Position)
+
+
 @contextmanager
-def reading(source: str | Path) -> Iterator[None]:
+def reading(source: S) -> Iterator[S]:
     """Turn what polars says of a file it cannot read into one line."""
     try:
-        yield
+        yield source
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        kind = "CSV" if ".csv" in str(source).lower() else "Parquet"
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{source}: cannot be read as Parquet, it is damaged or something else ({reason})") from None
+        raise DataError(f"{source}: cannot be read as {kind}, it is damaged or something else ({reason})") from None
     except OSError as error:
         raise DataError(f"{source}: cannot be read ({error.strerror or error})") from None
+
+
+def _refuse_duplicates(path: Path | str, schema: pl.Schema) -> None:
+    """polars renames the second of two CSV columns with one name; that column would be lost silently."""
+    for name in schema:
+        if "_duplicated_" in name:
+            raise DataError(f"{path}: column {name.rsplit('_duplicated_', 1)[0]!r} is there twice; rename one of them")
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:

@@ -1,0 +1,207 @@
+"""`at-infer score`: Parquet in, scores and verdicts out."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from at_infer.config import ScoreMode
+from at_infer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from at_infer.pipeline import Summary
+
+INPUT, WINDOWS, SCORE, ENGINE, RUN = "Input", "Windows", "Score and threshold", "Engine", "Run"
+
+
+def score(
+    data: Annotated[
+        str, typer.Argument(help="Parquet or CSV file, folder, Hive tree, quoted glob, or URL.", metavar="DATA")
+    ],
+    engine: Annotated[
+        Path, typer.Option(help="model.onnx, model.associations.onnx or model.trt.", rich_help_panel=ENGINE)
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Parquet to write. Default: scores.parquet.", rich_help_panel=RUN),
+    ] = None,
+    time_column: Annotated[
+        str | None,
+        typer.Option(help="Carried through, checked to rise. Default: the model's.", rich_help_panel=INPUT),
+    ] = None,
+    series_column: Annotated[
+        str | None,
+        typer.Option(help="Tells series apart, carried through. Default: the model's.", rich_help_panel=INPUT),
+    ] = None,
+    one_series: Annotated[
+        bool,
+        typer.Option("--one-series", help="The input is one series, whatever the model knew.", rich_help_panel=INPUT),
+    ] = False,
+    series_per_file: Annotated[
+        bool, typer.Option("--series-per-file", help="Each file is a series of its own.", rich_help_panel=INPUT)
+    ] = False,
+    short_series: Annotated[
+        Literal["error", "skip", "pad"],
+        typer.Option(help="A series shorter than a window: refuse, no score, or pad.", rich_help_panel=INPUT),
+    ] = "error",
+    on_bad_rows: Annotated[
+        Literal["error", "null"],
+        typer.Option(help="Infinite or missing values: refuse, or no score for their windows.", rich_help_panel=INPUT),
+    ] = "error",
+    stride: Annotated[
+        int | None,
+        typer.Option(help="Rows between windows; a row gets the mean. Default: no overlap.", rich_help_panel=WINDOWS),
+    ] = None,
+    align: Annotated[
+        Literal["window", "last"],
+        typer.Option(
+            help="last: each row as the last of its window, as a live system sees it.", rich_help_panel=WINDOWS
+        ),
+    ] = "window",
+    threshold: Annotated[
+        str | None,
+        typer.Option(help="A number, or auto: the paper's gap statistic. Default: the model's.", rich_help_panel=SCORE),
+    ] = None,
+    ratio: Annotated[
+        float | None,
+        typer.Option(help="Threshold that this share of the validation rows exceeds.", rich_help_panel=SCORE),
+    ] = None,
+    score_mode: Annotated[ScoreMode | None, typer.Option(help="Default: the model's.", rich_help_panel=SCORE)] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Of mode published. Default: the model's.", rich_help_panel=SCORE)
+    ] = None,
+    smooth: Annotated[
+        int | None,
+        typer.Option(help="Moving mean of the score over so many rows. Default: the model's.", rich_help_panel=SCORE),
+    ] = None,
+    explain: Annotated[
+        Literal["none", "top", "all"],
+        typer.Option(help="top: the feature with the largest error; all: every error.", rich_help_panel=SCORE),
+    ] = "none",
+    provider: Annotated[
+        Literal["cpu", "cuda", "tensorrt"], typer.Option(help="Where ONNX Runtime runs.", rich_help_panel=ENGINE)
+    ] = "cpu",
+    batch_size: Annotated[
+        int | None, typer.Option(help="Windows per call. Default: found by a short probe.", rich_help_panel=ENGINE)
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="CPU threads of the engine. Default: all.", rich_help_panel=ENGINE)
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where a stopped run left off.", rich_help_panel=RUN)
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an existing output.", rich_help_panel=RUN)
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The summary as one JSON line on stdout.", rich_help_panel=RUN)
+    ] = False,
+) -> None:
+    """Score every row of a Parquet file with an exported model.
+
+    The output has one row per input row, in the same order: time and series columns (or the row number), score and
+    is_anomaly. Columns are found by name. Memory stays flat whatever the size of the input.
+
+    [bold]Examples[/bold]
+
+      at-infer score data.parquet --engine model.onnx -o scores.parquet
+
+      at-infer score "logs/*.parquet" --engine model.onnx --series-per-file --explain top --ratio 0.001
+    """
+    if threads is not None and threads < 1:
+        raise ConfigError(f"threads: {threads} is too small; at least 1")
+    from at_infer.pipeline import as_json as summary_as_json
+    from at_infer.pipeline import score_file
+    from at_infer.scorer import ScoreOptions
+
+    options = ScoreOptions(
+        mode=score_mode,
+        temperature=temperature,
+        smooth=smooth,
+        threshold=_number_or_auto(threshold),
+        ratio=ratio,
+        stride=stride,
+        align=align,
+        short_series=short_series,
+        on_bad_rows=on_bad_rows,
+        explain=explain,
+    )
+    with _Bar() as bar:
+        summary = score_file(
+            data,
+            engine,
+            output or Path("scores.parquet"),
+            options,
+            time_column=time_column,
+            series_column=series_column,
+            one_series=one_series,
+            series_per_file=series_per_file,
+            provider=provider,
+            threads=threads,
+            batch_size=batch_size,
+            overwrite=overwrite,
+            resume=resume,
+            observe=bar.show,
+        )
+    print(summary_as_json(summary) if as_json else _text(summary))
+
+
+class _Bar:
+    """Progress with an estimate of the time left, on a terminal."""
+
+    def __enter__(self) -> "_Bar":
+        self.live = None
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self.live = Progress(
+                TextColumn("scoring"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("rows"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self.task = self.live.add_task("", total=None)
+            self.live.start()
+        return self
+
+    def show(self, done: int, rows: int) -> None:
+        """Rows done, of all rows."""
+        if self.live is not None:
+            self.live.update(self.task, completed=done, total=rows)
+
+    def __exit__(self, *_: object) -> None:
+        if self.live is not None:
+            self.live.stop()
+
+
+def _number_or_auto(text: str | None) -> float | Literal["auto"] | None:
+    if text is None or text == "auto":
+        return text  # type: ignore[return-value]
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"threshold: {text!r} is neither a number nor auto") from None
+
+
+def _text(summary: "Summary") -> str:
+    share = summary.anomalies / summary.rows
+    lines = [
+        f"{summary.output}: {summary.rows} rows of {summary.series} series, {summary.anomalies} anomalous rows "
+        f"({share:.2%}) in {summary.segments} segments, score {summary.score_mode} above {summary.threshold:.4g}",
+        f"{summary.windows} windows in {summary.seconds:.1f} s, {summary.rows_per_s:.0f} rows/s by {summary.engine}, "
+        f"batch {summary.batch_size}; busy: reading {summary.read_s:.1f} s, engine {summary.engine_s:.1f} s, "
+        f"writing {summary.write_s:.1f} s",
+    ]
+    if summary.unscored_rows:
+        lines.append(
+            f"{summary.unscored_rows} rows have no score: {summary.bad_windows} windows with bad rows, "
+            f"{summary.short_series} short series, or no full window yet"
+        )
+    if summary.resumed_rows:
+        lines.append(f"{summary.resumed_rows} rows were scored by an earlier run")
+    return "\n".join(lines)

@@ -1,0 +1,143 @@
+"""Output of scoring: finished parts in a hidden folder, put together at the end; a killed run goes on from them."""
+
+import json
+import shutil
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from at_infer.errors import DataError, OutputError
+from at_infer.output import atomic_path
+
+ROW_GROUP_ROWS = 1 << 18
+
+
+class Verdicts(NamedTuple):
+    """Counts over all rows."""
+
+    anomalies: int
+    segments: int
+    unscored_rows: int
+
+
+class CarriedRows:
+    """Carried columns wait here until the scores of their rows are final."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[pl.DataFrame] = deque()
+
+    def push(self, rows: pl.DataFrame) -> None:
+        """Rows whose scores will come later."""
+        if rows.height:
+            self.waiting.append(rows)
+
+    def take(self, count: int) -> pl.DataFrame:
+        """The next `count` rows."""
+        taken = []
+        while count:
+            head = self.waiting.popleft()
+            if head.height > count:
+                self.waiting.appendleft(head.slice(count))
+                head = head.head(count)
+            taken.append(head)
+            count -= head.height
+        return pl.concat(taken) if len(taken) != 1 else taken[0]
+
+
+class Parts:
+    """The unfinished output beside its place: `.scores.parquet.parts/`."""
+
+    def __init__(self, output: Path) -> None:
+        self.output = output
+        self.folder = output.with_name(f".{output.name}.parts")
+        self.written = 0
+        self.rows = 0
+
+    def begin(self, journal: Mapping[str, Any]) -> None:
+        """Start anew; what an earlier run left is dropped."""
+        try:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.mkdir()
+            with atomic_path(self.folder / "journal.json") as temporary:
+                temporary.write_text(json.dumps(journal), encoding="utf-8")
+        except OSError as error:
+            raise OutputError(f"{self.output}: could not be written ({error.strerror or error})") from None
+
+    def journal(self) -> dict[str, Any] | None:
+        """What an unfinished run left, or None."""
+        try:
+            found: dict[str, Any] = json.loads((self.folder / "journal.json").read_text(encoding="utf-8"))
+        except (OSError, json.JSONDecodeError):
+            return None
+        return found
+
+    def resume(self) -> None:
+        """Count what is there already."""
+        paths = sorted(self.folder.glob("*.parquet"))
+        self.written = len(paths)
+        if paths:
+            self.rows = pl.scan_parquet(paths).select(pl.len()).collect().item()
+
+    def write(self, carried: pl.DataFrame, columns: Mapping[str, NDArray[Any]]) -> None:
+        """Add rows; NaN becomes null. A part is complete or absent."""
+        added = {name: _with_nulls(values) for name, values in columns.items()}
+        judged = pl.when(pl.col("score").is_not_null()).then(pl.col("is_anomaly"))
+        frame = carried.with_columns(**added).with_columns(is_anomaly=judged)
+        with atomic_path(self.folder / f"{self.written:08}.parquet") as temporary:
+            try:
+                frame.write_parquet(temporary, compression="uncompressed", statistics=False)
+            except pl.exceptions.PolarsError as error:  # polars reports a full disk this way
+                raise OSError(str(error)) from error
+        self.written += 1
+        self.rows += frame.height
+
+    def count(self, series_keys: list[str]) -> "Verdicts":
+        """Count over all parts, those of an earlier run too; a segment ends where one of `series_keys` changes."""
+        anomalous = pl.col("is_anomaly").fill_null(value=False)
+        goes_on = anomalous.shift(1, fill_value=False)
+        for key in series_keys:
+            goes_on &= (pl.col(key) == pl.col(key).shift(1)).fill_null(value=False)
+        found = (
+            pl.scan_parquet(sorted(self.folder.glob("*.parquet")))
+            .select(
+                anomalies=anomalous.sum(), segments=(anomalous & ~goes_on).sum(), unscored=pl.col("score").null_count()
+            )
+            .collect()
+        )
+        return Verdicts(*found.row(0))
+
+    def publish(self, properties: Mapping[str, str]) -> None:
+        """Put the parts together as one file with key-value metadata, and remove them."""
+        paths = sorted(self.folder.glob("*.parquet"))
+        with atomic_path(self.output) as temporary:
+            try:
+                pl.scan_parquet(paths).sink_parquet(
+                    temporary, compression="zstd", row_group_size=ROW_GROUP_ROWS, metadata=dict(properties)
+                )
+            except pl.exceptions.PolarsError as error:
+                raise OSError(str(error)) from error
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove the unfinished output."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def check_names(carried: list[str], added: list[str]) -> None:
+    """A carried column may not have the name of one that is added."""
+    for name in carried:
+        if name in added:
+            raise DataError(f"column {name!r}: is the time or series column and a column of the output; rename it")
+
+
+def _with_nulls(values: NDArray[Any]) -> pl.Series:
+    if values.dtype == np.float32:
+        return pl.Series(values).fill_nan(None)
+    if values.dtype == object:
+        return pl.Series(values.tolist())
+    return pl.Series(values)
