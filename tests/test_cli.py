@@ -191,7 +191,7 @@ def test_overwrite_replaces_an_existing_checkpoint(run_cli: Cli, train_file: Pat
 
 # Interruptions, with real processes
 
-LONG = [*TINY, "--epochs", "30", "--patience", "30", "--batch-size", "8", "--validation", "0.1"]
+LONG = [*TINY, "--epochs", "12", "--patience", "12", "--batch-size", "8", "--validation", "0.1"]
 
 
 def at_infer(*words: object) -> subprocess.Popen[str]:
