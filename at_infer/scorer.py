@@ -82,7 +82,7 @@ class Scorer:
         batch_size: int | None = None,
     ) -> None:
         self.options = options or ScoreOptions()
-        opened = isinstance(engine, str | Path)
+        self._owned = isinstance(engine, str | Path)
         self.engine = (
             open_engine(engine, provider=provider, threads=threads) if isinstance(engine, str | Path) else engine
         )
@@ -104,8 +104,7 @@ class Scorer:
             if batch_size is not None and batch_size < 1:
                 raise ConfigError(f"batch size: {batch_size} is too small; at least 1")
         except BaseException:
-            if opened:
-                self.engine.close()
+            self.close()
             raise
         self.batch_size = batch_size
         as_recorded = replace(self.config, smooth=self.metadata.score.smooth) == self.metadata.score
@@ -202,8 +201,9 @@ class Scorer:
                 best, self.batch_size = per_window, size
 
     def close(self) -> None:
-        """Free what the engine holds."""
-        self.engine.close()
+        """Free what the engine holds; an engine that was given open stays open."""
+        if self._owned:
+            self.engine.close()
 
     def __enter__(self) -> Self:
         return self

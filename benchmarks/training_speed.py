@@ -4,7 +4,7 @@ The published procedure is re-stated here from its description: separate project
 table repeated to (B,H,N,N), the prior normalised anew in each of the four KL terms of a layer, and two
 backward passes through a retained graph.
 
-    python benchmarks/training_speed.py [--steps 12] [--threads 2]
+    python -m benchmarks.training_speed [--steps 12] [--threads 2]
 """
 
 import argparse

@@ -29,7 +29,7 @@ class Engine(Protocol):
     """Names of the tensors that `run` returns."""
 
     def run(self, windows: Floats) -> dict[str, Floats]:
-        """(B,N,F) raw values -> every output of the graph, for any B."""
+        """(B,N,F) raw values -> every output of the graph, for any B, in arrays of their own."""
 
     def score(self, windows: Floats) -> Floats:
         """(B,N,F) raw values -> scores (B,N), whichever graph this is."""

@@ -1,0 +1,1 @@
+"""Benchmarks: run them as `python -m benchmarks.NAME`."""

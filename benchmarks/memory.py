@@ -1,0 +1,73 @@
+"""Peak memory of `at-infer score`: ten times the rows should need no more.
+
+    python -m benchmarks.memory [--rows 1000000] [--width 16]
+
+A file of `--rows` rows and one of ten times as many, 25 columns, each scored by a process of its own with a narrow
+model (the rows matter here, not the model); then a model of the paper's width, 512, on the smaller part of a file.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import polars as pl
+
+from at_infer.config import ScoreConfig
+from benchmarks.models import export, write_rows
+
+PROGRAM = """
+import resource, sys
+from at_infer.cli import app
+try:
+    app(sys.argv[1:])
+except SystemExit as exit_:
+    code = exit_.code
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, code)
+"""
+
+
+def peak_mb(data: Path, model: Path, output: Path) -> int:
+    """Peak resident memory of one run, after checking that it scored every row."""
+    words = ["score", str(data), "--engine", str(model), "-o", str(output), "--overwrite", "--json"]
+    run = subprocess.run([sys.executable, "-c", PROGRAM, *words], capture_output=True, text=True, check=True)
+    summary, last = run.stdout.strip().splitlines()
+    peak, code = last.split()
+    rows = pl.scan_parquet(data).select(pl.len()).collect().item()
+    assert code in ("0", "None"), run.stderr
+    assert json.loads(summary)["rows"] == pl.scan_parquet(output).select(pl.len()).collect().item() == rows
+    assert pl.scan_parquet(output).select(pl.col("score").null_count()).collect().item() == 0
+    return int(peak)
+
+
+def main() -> None:
+    """Run, print a table and one JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--width", type=int, default=16, help="of the narrow model")
+    parser.add_argument("--wide-rows", type=int, default=50_000, help="rows through the model 512 wide")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "narrow").mkdir()
+        (folder / "wide").mkdir()
+        narrow = export(folder / "narrow", args.width, ScoreConfig())
+        wide = export(folder / "wide", 512, ScoreConfig())
+        peaks = {}
+        for title, rows, model in (
+            ("1x", args.rows, narrow),
+            ("10x", 10 * args.rows, narrow),
+            ("512 wide", args.wide_rows, wide),
+        ):
+            write_rows(folder / "data.parquet", rows)
+            peaks[title] = peak_mb(folder / "data.parquet", model, folder / "scores.parquet")
+            print(f"{title:10}{rows:12} rows{peaks[title]:8} MB")
+    ratio = peaks["10x"] / peaks["1x"]
+    print(f"ten times the rows: {ratio:.2f}x the memory")
+    print(json.dumps({"benchmark": "memory", **vars(args), "peak_mb": peaks, "ratio": round(ratio, 3)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Untrained models and generated files that the benchmarks of scoring share."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import torch
+
+from at_infer.config import DiscrepancyConfig, ModelConfig, Scaler, ScoreConfig
+from at_infer.threshold import QUANTILE_LEVELS
+from export.pipeline import ExportConfig, export_model
+from training.calibration import calibrate
+from training.checkpoint import Checkpoint
+from training.model import AnomalyTransformer
+
+FEATURES = 25
+
+
+def checkpoint(width: int, score: ScoreConfig) -> Checkpoint:
+    """Window 100, 25 features, 3 layers, random weights; calibrated on noise."""
+    torch.manual_seed(0)
+    network = AnomalyTransformer(ModelConfig(features=FEATURES, width=width, feed_forward=width)).eval()
+    window, discrepancy = network.config.window, DiscrepancyConfig(head_rule="published")
+    calibration = calibrate(
+        network,
+        torch.randn(20 * window, FEATURES),
+        np.arange(0, 20 * window, window),
+        [20 * window],
+        discrepancy=discrepancy,
+        score=score,
+        ratio=0.01,
+    )
+    return Checkpoint(
+        model=network.config,
+        state_dict=network.state_dict(),
+        columns=[f"f{i:02}" for i in range(FEATURES)],
+        time_column="timestamp",
+        series_column=None,
+        scaler=Scaler(mean=[0.0] * FEATURES, scale=[1.0] * FEATURES),
+        fill="error",
+        discrepancy=discrepancy,
+        score=score,
+        threshold=calibration.threshold,
+        quantile_levels=list(QUANTILE_LEVELS),
+        quantiles=calibration.quantiles,
+        train={},
+    )
+
+
+def export(folder: Path, width: int, score: ScoreConfig) -> Path:
+    """The score graph of such a model."""
+    export_model(checkpoint(width, score), "0" * 64, folder, ExportConfig(engine="none"))
+    return folder / "model.onnx"
+
+
+def write_rows(path: Path, rows: int) -> None:
+    """Noise, appended in pieces so that the benchmark itself needs little memory."""
+    piece = 1 << 18
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(piece, FEATURES)).astype(np.float32)
+    parts = []
+    for first in range(0, rows, piece):
+        count = min(piece, rows - first)
+        columns = {f"f{i:02}": noise[:count, i] for i in range(FEATURES)}
+        part = path.with_name(f"{path.stem}.{first:012}.part")
+        pl.DataFrame({"timestamp": np.arange(first, first + count), **columns}).write_parquet(part)
+        parts.append(part)
+    pl.scan_parquet(parts).sink_parquet(path, row_group_size=piece)
+    for part in parts:
+        part.unlink()

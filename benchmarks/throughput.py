@@ -1,0 +1,159 @@
+"""Rows per second of `at-infer score` against its own engine, against polars, and against a published-style script.
+
+    python -m benchmarks.throughput [--rows 20000] [--free-rows 4000000] [--threads 2] [--repeats 3]
+
+Contestants take turns on the same rows of 25 columns through a model of the paper's size (window 100, 512 wide,
+3 layers, random weights): the engine alone on windows prepared in memory, `score_file` from file to file, and a
+PyTorch script in the manner of the published code. Then an engine that costs nothing shows what reading, cutting into
+windows and writing can do, beside polars that reads and rewrites the same file. All scores are compared.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import torch
+from numpy.typing import NDArray
+
+from at_infer.config import ScoreConfig
+from at_infer.engines import Scoring, open_engine
+from at_infer.metadata import Metadata
+from at_infer.pipeline import score_file
+from benchmarks.models import checkpoint, export, write_rows
+from benchmarks.training_speed import published_forward, published_kl
+
+Floats = NDArray[np.float32]
+
+
+class FreeEngine(Scoring):
+    """Answers at once, with the first column."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self.path, self.metadata = Path("free"), metadata
+        self.missing: list[str] = []
+        self.outputs: tuple[str, ...] = ("score",)
+
+    def run(self, windows: Floats) -> dict[str, Floats]:
+        """(B,N,F) -> the first feature."""
+        return {"score": windows[:, :, 0].copy()}
+
+    def describe(self) -> str:
+        """For the summary."""
+        return "an engine that costs nothing"
+
+
+def published_script(path: Path, network: torch.nn.Module, batch_size: int) -> Floats:
+    """Read the file, loop over batches of windows, sum both KL terms over the layers, softmax, times the error."""
+    rows = pl.read_parquet(path).drop("timestamp").to_numpy()
+    windows = torch.from_numpy(rows[: len(rows) // 100 * 100].reshape(-1, 100, rows.shape[1]))
+    energies = []
+    with torch.no_grad():
+        for x in windows.split(batch_size):
+            x_hat, associations = published_forward(network, x)  # type: ignore[arg-type]
+            error = (x - x_hat).square().mean(-1)
+            series_loss, prior_loss = torch.zeros(()), torch.zeros(())
+            for series, prior in associations:
+                normalised = prior / prior.sum(-1).unsqueeze(-1).repeat(1, 1, 1, prior.shape[-1])
+                series_loss = series_loss + published_kl(series, normalised) * 50
+                prior_loss = prior_loss + published_kl(normalised, series) * 50
+            energies.append((torch.softmax(-series_loss - prior_loss, dim=-1) * error).numpy())
+    return np.concatenate(energies).reshape(-1)
+
+
+def main() -> None:
+    """Run, compare, print a table and one JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=20_000, help="rows through the model of the paper's size")
+    parser.add_argument("--free-rows", type=int, default=4_000_000, help="rows through the engine that costs nothing")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--repeats", type=int, default=3)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    score = ScoreConfig(mode="published")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        real = with_model(folder, score, args)
+        free = with_free_engine(folder, args)
+    print(f"{args.rows} rows, 25 columns, window 100, 512 wide, 3 layers, {args.threads} threads")
+    base = real["script"]
+    for title, key in (
+        ("published-style script", "script"),
+        ("at-infer score", "score"),
+        ("its engine alone", "engine"),
+    ):
+        print(f"{title:26}{real[key]:12.0f} rows/s{real[key] / base:8.2f}x")
+    print(f"score takes {real['engine'] / real['score'] - 1:+.1%} of its engine's time on top")
+    print(f"{args.free_rows} rows, 25 columns, an engine that costs nothing")
+    for title, key in (("at-infer score", "score"), ("polars reads and rewrites", "polars")):
+        print(f"{title:26}{free[key]:12.0f} rows/s")
+    report = {"benchmark": "throughput", **vars(args), "rows_per_s": real, "free_rows_per_s": free}
+    print(json.dumps(report))
+
+
+def with_model(folder: Path, score: ScoreConfig, args: argparse.Namespace) -> dict[str, float]:
+    """Rows per second of the contestants that run the model."""
+    data, output = folder / "data.parquet", folder / "scores.parquet"
+    write_rows(data, args.rows)
+    model = export(folder, 512, score)
+    network = checkpoint(512, score).network()
+    rows = pl.read_parquet(data).drop("timestamp").to_numpy()
+    windows = np.ascontiguousarray(rows.reshape(-1, 100, rows.shape[1]), np.float32)
+    answers: dict[str, Floats] = {}
+    with open_engine(model, threads=args.threads) as engine:
+
+        def alone() -> Floats:
+            batches = np.array_split(windows, -(-len(windows) // args.batch_size))
+            return np.concatenate([engine.run(batch)["score"] for batch in batches]).reshape(-1)
+
+        def whole() -> Floats:
+            score_file(data, engine, output, overwrite=True, batch_size=args.batch_size)
+            return pl.read_parquet(output)["score"].to_numpy()
+
+        contestants: dict[str, Callable[[], Floats]] = {
+            "script": lambda: published_script(data, network, args.batch_size),
+            "engine": alone,
+            "score": whole,
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in contestants}
+        for repeat in range(args.repeats + 1):
+            for name, run in contestants.items():
+                begin = time.perf_counter()
+                answers[name] = run()
+                if repeat:
+                    seconds[name].append(time.perf_counter() - begin)
+    np.testing.assert_allclose(answers["score"], answers["engine"], rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(answers["score"], answers["script"], rtol=5e-2, atol=1e-5)
+    return {name: args.rows / statistics.median(times) for name, times in seconds.items()}
+
+
+def with_free_engine(folder: Path, args: argparse.Namespace) -> dict[str, float]:
+    """Rows per second of all that is not the model."""
+    data, output = folder / "big.parquet", folder / "out.parquet"
+    write_rows(data, args.free_rows)
+    with open_engine(folder / "model.onnx") as engine:
+        metadata = engine.metadata
+    assert metadata is not None
+    seconds: dict[str, list[float]] = {"score": [], "polars": []}
+    for repeat in range(args.repeats + 1):
+        for name in seconds:
+            begin = time.perf_counter()
+            if name == "polars":
+                pl.scan_parquet(data).sink_parquet(folder / "copy.parquet", compression="zstd")
+            else:
+                score_file(data, FreeEngine(metadata), output, overwrite=True, batch_size=256)
+            if repeat:
+                seconds[name].append(time.perf_counter() - begin)
+    expected = pl.scan_parquet(data).select("f00").collect()["f00"]
+    assert pl.read_parquet(output)["score"].equals(expected.alias("score"))
+    return {name: args.free_rows / statistics.median(times) for name, times in seconds.items()}
+
+
+if __name__ == "__main__":
+    main()
