@@ -1,5 +1,6 @@
 """Files are complete or absent: written beside their place, then renamed into it."""
 
+import glob
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +29,7 @@ def check_writable(path: Path, *, overwrite: bool) -> None:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Give a temporary sibling of `path` to write to; it takes the place of `path` if the block succeeds."""
     temporary = _temporary(path)
+    _remove_leftovers(path)
     try:
         yield temporary
         with temporary.open("rb+") as file:
@@ -43,3 +45,22 @@ def atomic_path(path: Path) -> Iterator[Path]:
 def _temporary(path: Path) -> Path:
     """The same name for every run with this process id, hidden, and on the same file system."""
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+def _remove_leftovers(path: Path) -> None:
+    """A run that was killed while it wrote could not clean up after itself."""
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        pid = leftover.suffixes[-2].removeprefix(".") if len(leftover.suffixes) > 1 else ""
+        if pid.isdigit() and not _is_running(int(pid)):
+            with suppress(OSError):
+                leftover.unlink()
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # someone else's, or no process at all
+        return True
+    return True

@@ -83,3 +83,17 @@ def test_an_error_of_the_file_system_is_the_users_to_fix(tmp_path: Path) -> None
     with pytest.raises(OutputError, match="could not be written"), atomic_path(NEVER_WRITABLE / "x.pt") as temporary:
         temporary.write_text("x")
     assert names(tmp_path) == []
+
+
+def test_what_a_killed_run_left_is_removed_and_what_a_running_one_writes_is_kept(tmp_path):
+    path = tmp_path / "out[1].parquet"
+    dead = tmp_path / ".out[1].parquet.999999999.tmp"
+    alive = tmp_path / ".out[1].parquet.1.tmp"
+    other = tmp_path / ".out1.parquet.999999999.tmp"
+    for leftover in (dead, alive, other):
+        leftover.touch()
+    with atomic_path(path) as temporary:
+        temporary.write_text("new")
+    assert not dead.exists()
+    assert alive.exists()
+    assert other.exists()

@@ -67,7 +67,7 @@ def test_a_window_beyond_the_position_table_is_refused():
         load_published(CHECKPOINT, window=5001)
 
 
-@pytest.mark.parametrize("content", [{}, {"a": torch.zeros(3)}, [1, 2], {"a": 1}], ids=str)
+@pytest.mark.parametrize("content", [{}, {"a": torch.zeros(3)}, [1, 2], {"a": 1}, {1: torch.zeros(3)}], ids=str)
 def test_something_else_is_refused(tmp_path, content):
     torch.save(content, tmp_path / "other.pth")
     with pytest.raises(CheckpointError, match="not a state_dict of the published implementation"):

@@ -21,7 +21,8 @@ def load_published(path: Path, *, window: int, heads: int | None = None) -> Anom
     compared with what they tell.
     """
     source = read_tensors(path)
-    if not isinstance(source, dict) or not all(isinstance(value, Tensor) for value in source.values()):
+    tensors = isinstance(source, dict) and all(isinstance(value, Tensor) for value in source.values())
+    if not tensors or not all(isinstance(name, str) for name in source):
         raise CheckpointError(f"{path}: is not a state_dict of the published implementation")
     source = {name.removeprefix("module."): tensor for name, tensor in source.items()}
     try:
