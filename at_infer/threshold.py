@@ -70,9 +70,10 @@ def gap_threshold(levels: Sequence[float], values: Sequence[float]) -> float:
     x = np.log10(np.maximum(np.interp(share, levels, values), GAP_FLOOR))
     if x[0] == x[-1]:
         raise ConfigError("threshold: all validation scores are equal, there are no two clusters; pass --ratio")
-    one, two, at = _dispersion(x)
+    # Within [0, 1], so that sums of squares of nearly equal scores do not drown in rounding.
+    one, two, at = _dispersion((x - x[0]) / (x[-1] - x[0]))
     rng = np.random.default_rng(0)
-    references = [_dispersion(np.sort(rng.uniform(x[0], x[-1], GAP_POINTS)))[:2] for _ in range(GAP_REFERENCES)]
+    references = [_dispersion(np.sort(rng.uniform(size=GAP_POINTS)))[:2] for _ in range(GAP_REFERENCES)]
     log_one, log_two = np.log(references).T
     gap_one = log_one.mean() - np.log(one)
     gap_two = log_two.mean() - np.log(max(two, 1e-300))
