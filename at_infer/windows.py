@@ -208,9 +208,12 @@ class MovingMean:
     def _mean(self, scores: Floats, first: int, count: int) -> Floats:
         padded = np.full(self.before + len(scores) + self.after, np.nan)
         padded[self.before : self.before + len(scores)] = scores
-        around = np.lib.stride_tricks.sliding_window_view(padded, self.before + 1 + self.after)[first : first + count]
-        scored = ~np.isnan(around)
+        known = ~np.isnan(padded)
+        padded[~known] = 0.0
+        total, scored = np.zeros(count), np.zeros(count, np.int64)
+        for k in range(first, first + self.before + 1 + self.after):  # neighbour by neighbour: any width fits in memory
+            total += padded[k : k + count]
+            scored += known[k : k + count]
         own = scores[first : first + count]
         with np.errstate(invalid="ignore"):
-            mean = np.where(scored, around, 0.0).sum(axis=1) / scored.sum(axis=1)
-        return np.where(np.isnan(own), np.nan, mean).astype(np.float32)
+            return np.where(np.isnan(own), np.nan, total / scored).astype(np.float32)
