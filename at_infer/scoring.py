@@ -13,6 +13,7 @@ from at_infer.windows import Floats, Layout, Merger, MovingMean, Starts
 
 Bools = NDArray[np.bool_]
 ShortSeries = Literal["error", "skip", "pad"]
+BadRows = Literal["error", "null"]
 ScoreWindows = Callable[[Floats], Floats]
 """Raw windows (B,N,F) -> channels (B,N,C), the score first."""
 
@@ -24,7 +25,7 @@ class Counts:
     rows: int = 0
     windows: int = 0
     bad_windows: int = 0
-    """Windows not scored because of a bad row."""
+    """Windows not scored because of a bad row, or because the engine found no finite score."""
     series: int = 0
     short_series: int = 0
     """Series shorter than a window, skipped or padded."""
@@ -73,10 +74,11 @@ class RowScorer:
         batch_size: int = 16,
         smooth: int = 1,
         short_series: ShortSeries = "error",
+        on_bad_rows: BadRows = "error",
         skip_rows: int = 0,
     ) -> None:
         self.score, self.layout, self.channels = score, layout, channels
-        self.smooth, self.short_series = smooth, short_series
+        self.smooth, self.short_series, self.on_bad_rows = smooth, short_series, on_bad_rows
         # A row that is still wanted may lean on this many rows before it.
         self.skip_before = skip_rows - layout.reach - smooth
         self.batch = _Batch(np.empty((batch_size, layout.window, features), np.float32))
@@ -176,6 +178,7 @@ class RowScorer:
             series, starts, bad = item
             of_windows = scores[done : done + len(starts)]
             done += len(starts)
+            bad = bad | self._without_score(series, starts, of_windows, bad)
             if bad.any():
                 of_windows = np.where(bad[:, None, None], np.float32(np.nan), of_windows)
             self._emit(series.mean.add(series.merger.add(starts, of_windows)))
@@ -189,12 +192,25 @@ class RowScorer:
         series, starts, _ = next(item for item in reversed(self.batch.work) if not isinstance(item, _Series))
         return series.first_row + int(starts[-1]) + self.layout.window > self.skip_before
 
+    def _without_score(self, series: _Series, starts: Starts, scores: Floats, bad: Bools) -> Bools:
+        """Windows whose values are so large that the engine overflows: bad like those with a bad row, or an error."""
+        overflown: Bools = ~np.isfinite(scores[..., 0]).all(axis=1) & ~bad
+        if overflown.any() and self.on_bad_rows == "error":
+            first = series.first_row + int(starts[overflown.argmax()])
+            last = min(first + self.layout.window, self.counts.rows) - 1
+            raise DataError(
+                f"rows {first} to {last}: the engine finds no finite score, a value is far too large; mend the row, "
+                f"or pass --on-bad-rows null"
+            )
+        self.counts.bad_windows += int(overflown.sum())
+        return overflown
+
     def _rows_of_batch(self) -> str:
         """For messages."""
         groups = [item for item in self.batch.work if not isinstance(item, _Series)]
         (first, starts, _), (last, ends, _) = groups[0], groups[-1]
-        begin = first.first_row + int(starts[0])
-        return f"rows {begin} to {last.first_row + int(ends[-1]) + self.layout.window - 1}"
+        begin, end = first.first_row + int(starts[0]), last.first_row + int(ends[-1]) + self.layout.window
+        return f"rows {begin} to {min(end, self.counts.rows) - 1}"  # a padded series ends before its window
 
     def _emit(self, rows: Floats) -> None:
         if len(rows):
@@ -205,8 +221,9 @@ class RowScorer:
         n = self.layout.window
         if self.short_series == "error" or (self.short_series == "pad" and series.rows == 0):
             name = f"series {series.name!r}" if series.name else "the input"
+            ways = "skip or pad" if series.rows else "skip"
             raise DataError(
-                f"{name}: has {series.rows} rows, fewer than the model's window of {n}; pass --short-series skip or pad"
+                f"{name}: has {series.rows} rows, fewer than the model's window of {n}; pass --short-series {ways}"
             )
         self.counts.short_series += 1
         if self.short_series == "skip":
