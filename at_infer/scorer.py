@@ -14,12 +14,11 @@ from at_infer.engines import Engine, Provider, open_engine
 from at_infer.errors import ConfigError, DataError, EngineError
 from at_infer.metadata import Metadata
 from at_infer.missing import Filler
-from at_infer.scoring import RowScorer, ShortSeries
+from at_infer.scoring import BadRows, RowScorer, ShortSeries
 from at_infer.threshold import gap_threshold, quantile_threshold, threshold_from_quantiles
 from at_infer.windows import Align, Floats, Layout
 
 Explain = Literal["none", "top", "all"]
-BadRows = Literal["error", "null"]
 Bools = NDArray[np.bool_]
 
 BATCH_SIZES = (4, 8, 16, 32, 64)
@@ -51,6 +50,9 @@ class ScoreOptions(Config):
         self._choice("short_series", ShortSeries)
         self._choice("on_bad_rows", BadRows)
         self._choice("explain", Explain)
+        number = isinstance(self.threshold, float | int) and abs(self.threshold) <= np.finfo(np.float32).max
+        if not (number or self.threshold in (None, "auto")):
+            raise ConfigError(f"threshold: {self.threshold!r} is neither a finite number nor auto")
         if self.threshold is not None and self.ratio is not None:
             raise ConfigError("threshold: --threshold and --ratio exclude each other; give one")
         if self.align == "last" and self.short_series == "pad":
@@ -116,7 +118,8 @@ class Scorer:
 
     def score(self, rows: ArrayLike) -> Scores:
         """Scores and verdicts of one series of rows (n,F), raw values in the order of the model's columns."""
-        values = np.array(rows, np.float32, ndmin=2)
+        with np.errstate(over="ignore"):  # what is too large is found below
+            values = np.array(rows, np.float32, ndmin=2)
         features = self.metadata.model.features
         if values.ndim != 2 or values.shape[1] != features:
             raise DataError(f"rows: have shape {list(values.shape)}, the model takes (n, {features})")
@@ -126,7 +129,7 @@ class Scorer:
         bad = self.prepare(values, self.filler(), "rows", 0)
         scorer.push(values, bad)
         scorer.flush()
-        found = np.concatenate([part[:, 0] for part in scorer.take()])
+        found = np.concatenate([np.empty(0, np.float32), *(part[:, 0] for part in scorer.take())])
         return Scores(found, self.verdict(found))
 
     def verdict(self, scores: Floats) -> Bools:
@@ -168,6 +171,7 @@ class Scorer:
             batch_size=self.batch_size or USUAL_BATCH,
             smooth=self.config.smooth,
             short_series=self.options.short_series,
+            on_bad_rows=self.options.on_bad_rows,
             skip_rows=skip_rows,
         )
 
@@ -216,15 +220,16 @@ class Scorer:
         begin = time.perf_counter()
         outputs = self.engine.run(windows)
         self.engine_s += time.perf_counter() - begin
-        if self._score_is_ready:
-            score = outputs["score"]
-        else:
-            error, discrepancy = error_and_discrepancy(windows, outputs, self.metadata)
-            score = anomaly_score(error, discrepancy, self.config, layers_summed=layers_summed(self.metadata))
-        if self.options.explain == "none":
-            return score[..., None]
-        errors = np.square(outputs["reconstruction"] - (windows - self._mean) / self._scale)
-        return np.concatenate([score[..., None], errors], axis=-1)
+        with np.errstate(over="ignore", invalid="ignore"):  # a score that is not finite is looked for later
+            if self._score_is_ready:
+                score = outputs["score"]
+            else:
+                error, discrepancy = error_and_discrepancy(windows, outputs, self.metadata)
+                score = anomaly_score(error, discrepancy, self.config, layers_summed=layers_summed(self.metadata))
+            if self.options.explain == "none":
+                return score[..., None]
+            errors = np.square(outputs["reconstruction"] - (windows - self._mean) / self._scale)
+            return np.concatenate([score[..., None], errors], axis=-1)
 
     def _score_config(self) -> ScoreConfig:
         """The model's, with what the options override."""
