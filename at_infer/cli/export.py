@@ -10,6 +10,7 @@ import typer
 
 from at_infer.config import ScoreConfig, ScoreMode
 from at_infer.errors import CheckpointError, ConfigError, MissingExtraError, OutputError
+from at_infer.threads import let_threads_sleep
 
 if TYPE_CHECKING:
     from export.graphs import Output
@@ -121,6 +122,7 @@ def export(
     folder = checkpoint.parent if output is None else output
     if not folder.is_dir():
         raise OutputError(f"{folder}: folder does not exist; create it or choose another")
+    let_threads_sleep()
     try:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401

@@ -22,6 +22,7 @@ from at_infer.config import (
 )
 from at_infer.errors import ConfigError, MissingExtraError
 from at_infer.output import check_writable
+from at_infer.threads import let_threads_sleep
 
 DATA, MODEL, TRAINING, SCORE, RUN = "Data", "Model", "Training", "Score and threshold", "Run"
 DEFAULT = TrainConfig()
@@ -169,6 +170,7 @@ def train(
     if not 0 <= ratio < 1:
         raise ConfigError(f"ratio: {ratio:g} is not a share in [0, 1); 0.01 means one percent")
 
+    let_threads_sleep()
     try:
         import torch
     except ImportError:
