@@ -45,10 +45,13 @@ class Engine(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
 
-def open_engine(path: str | Path, *, provider: Provider = "cpu", threads: int | None = None) -> Engine:
+def open_engine(
+    path: str | Path, *, provider: Provider = "cpu", threads: int | None = None, trust: bool = False
+) -> Engine:
     """Open an exported model: ONNX by ONNX Runtime on `provider`, a plan by TensorRT on the GPU.
 
-    Nothing falls back to another device: what cannot run as asked is an error.
+    Nothing falls back to another device: what cannot run as asked is an error. A plan without its sidecar opens only
+    with `trust`, because loading a plan runs the code in it.
     """
     path = Path(path)
     if not path.exists():
@@ -60,7 +63,7 @@ def open_engine(path: str | Path, *, provider: Provider = "cpu", threads: int | 
     if path.suffix in PLAN_SUFFIXES:
         from at_infer.engines.trt import PlanEngine
 
-        return PlanEngine(path)
+        return PlanEngine(path, trust=trust)
     known = ", ".join((*ONNX_SUFFIXES, *PLAN_SUFFIXES))
     raise EngineError(f"{path}: cannot tell an engine from the suffix {path.suffix!r}; known are {known}")
 

@@ -56,7 +56,7 @@ class PlanEngine(Scoring):
         if self.metadata is None and not trust:
             raise EngineError(
                 f"{path}: has no sidecar {sidecar_path(path).name}, and loading an unknown plan runs whatever code is "
-                "in it; copy the sidecar too, export the model again, or open it with PlanEngine(path, trust=True)"
+                "in it; copy the sidecar too, export the model again, or open it with open_engine(path, trust=True)"
             )
         self.flavour = _flavour(plan, path)
         self.gpu = find_gpu(str(path))  # before any TensorRT runtime exists
