@@ -18,7 +18,6 @@ from at_infer.errors import AtInferError, ConfigError, DataError, OutputError
 from at_infer.interrupt import Interrupt
 from at_infer.output import check_writable
 from at_infer.overlap import ReadAhead, WriteBehind
-from at_infer.parquet.files import source_files
 from at_infer.parquet.parts import CarriedRows, Parts, check_names
 from at_infer.parquet.stream import Carried, Chunk, RowStream
 from at_infer.scorer import ScoreOptions, Scorer
@@ -90,7 +89,6 @@ def score_file(
     """
     output = Path(output)
     check_writable(output, overwrite=overwrite)
-    _refuse_output_as_input(str(source), output)
     with Scorer(engine, options, provider=provider, threads=threads, batch_size=batch_size) as scorer:
         known = scorer.metadata
         if one_series and (series_column is not None or series_per_file):
@@ -102,6 +100,7 @@ def score_file(
             series_column=None if one_series else series_column or known.series_column,
             series_per_file=series_per_file,
         )
+        _refuse_output_as_input(stream, output)
         run = _Run(scorer, stream, output, resume=resume)
         return run.run(observe)
 
@@ -228,7 +227,7 @@ class _Run:
     def _push_rows(self, chunk: Chunk, first: int, end: int) -> Iterator[None]:
         for at in range(first, end, self.step):
             values = chunk.values[at : min(at + self.step, end)]
-            bad = self.scorer.prepare(values, self.filler, self.stream.source, chunk.first_row + at)
+            bad = self.scorer.prepare(values, self.filler, chunk.file, chunk.file_row + at)
             self.rows.push(values, bad)
             self._collect()
             yield
@@ -305,12 +304,14 @@ class _Part:
     scores: Floats
 
 
-def _refuse_output_as_input(source: str, output: Path) -> None:
-    if "://" in source:
-        return
-    for path in source_files(source):
-        if Path(path).resolve() == output.resolve():
-            raise OutputError(f"{output}: is also the input; choose another output")
+def _refuse_output_as_input(stream: RowStream, output: Path) -> None:
+    place = output.resolve()
+    if any(isinstance(file.path, Path) and file.path.resolve() == place for file in stream.files):
+        raise OutputError(f"{output}: is also the input; choose another output")
+    folder = Path(stream.source)
+    in_folder = "://" not in stream.source and folder.is_dir() and place.is_relative_to(folder.resolve())
+    if in_folder and output.suffix == ".parquet":
+        raise OutputError(f"{output}: is in the input folder, the next run would read it; choose another output")
 
 
 def _digest(values: dict[str, Any]) -> str:

@@ -21,7 +21,8 @@ def source_files(source: str) -> list[Path | str]:
         return [source]
     path = Path(source)
     if path.is_dir() and source:
-        files = sorted(file for file in path.rglob("*.parquet") if file.is_file())
+        found = (file for file in path.rglob("*.parquet") if file.is_file())
+        files = sorted(file for file in found if not _hidden(file.relative_to(path)))
         if not files:
             raise DataError(f"{source}: no *.parquet file in this folder")
     elif path.is_file():
@@ -35,6 +36,11 @@ def source_files(source: str) -> list[Path | str]:
     return list(files)
 
 
+def _hidden(path: Path) -> bool:
+    """Parts of an unfinished run, and what systems keep beside files, are no data."""
+    return any(part.startswith(".") for part in path.parts)
+
+
 @dataclass(frozen=True, slots=True)
 class InputFile:
     """One Parquet or CSV file, opened but not read."""
@@ -45,8 +51,8 @@ class InputFile:
     rows: int
 
     @classmethod
-    def open(cls, path: Path | str, *, hive: bool = False) -> "InputFile":
-        """Look at schema and length; with `hive`, folders named key=value become columns."""
+    def open(cls, path: Path | str, *, hive: bool | None = False) -> "InputFile":
+        """Look at schema and length; with `hive`, folders named key=value become columns (None: of a folder only)."""
         with reading(path):
             if str(path).lower().endswith(".csv"):
                 scan = pl.scan_csv(path, glob=False, infer_schema_length=10_000, try_parse_dates=True)

@@ -22,8 +22,9 @@ Carried = pl.DataFrame
 class Chunk:
     """Some rows, in order."""
 
-    first_row: int
-    """Of the whole input."""
+    file: str
+    file_row: int
+    """Where the first of them is, for messages."""
     values: NDArray[np.float32]
     """(rows, features), raw; a missing value is NaN."""
     carried: Carried
@@ -49,16 +50,24 @@ class RowStream:
         self.series_per_file = series_per_file
         with reading(source):
             paths = source_files(source)
-        hive = len(paths) > 1 or (isinstance(paths[0], Path) and Path(source).is_dir())
-        self.files = [InputFile.open(path, hive=hive) for path in paths]
-        self.rows = sum(file.rows for file in self.files)
+        if series_per_file and isinstance(paths[0], str):
+            raise DataError(f"{source}: --series-per-file takes files of this machine; a URL is read as one series")
+        # Of a URL polars knows whether it is a folder; a file that was named itself is taken as it is.
+        hive = None if isinstance(paths[0], str) else Path(source) not in paths
+        files = [InputFile.open(path, hive=hive) for path in paths]
+        self.rows = sum(file.rows for file in files)
         if self.rows == 0:
             raise DataError(f"{source}: has no rows")
-        for file in self.files:
-            self._check(file)
+        # Columns of a file without rows may have any type; it matters only as a series of its own.
+        self.files = [file for file in files if file.rows or series_per_file]
+        full = [file for file in files if file.rows]
+        for file in full:
+            self._check(file, full[0])
 
-    def _check(self, file: InputFile) -> None:
+    def _check(self, file: InputFile, head: InputFile) -> None:
         keys = [key for key in (self.time_column, self.series_column) if key is not None]
+        if len(set(keys)) < len(keys):
+            raise DataError(f"{file.path}: column {keys[0]!r} cannot be the time and the series column at once")
         for name in [*self.columns, *keys]:
             if name not in file.schema:
                 raise DataError(
@@ -70,9 +79,13 @@ class RowStream:
             if not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)):
                 raise DataError(f"{file.path}: column {name!r} is {dtype}, not numeric; the model needs numbers")
         for name in keys:
-            dtype, first = file.schema[name], self.files[0].schema[name]
+            dtype, first = file.schema[name], head.schema[name]
+            if dtype.is_nested():
+                raise DataError(f"{file.path}: column {name!r} is {dtype}; a time or series column holds plain values")
             if dtype != first:
-                raise DataError(f"{file.path}: column {name!r} is {dtype} but in {self.files[0].path} it is {first}")
+                raise DataError(
+                    f"{file.path}: column {name!r} is {dtype} but in {head.path} it is {first}; write both alike"
+                )
 
     def fingerprint(self) -> list[list[str | int]]:
         """Tells whether a resumed run sees the same files."""
@@ -91,7 +104,8 @@ class RowStream:
                 order = SeriesAndTime(self.time_column, self.series_column)
             order.enter(str(file.path), done)
             if self.series_per_file and file.rows == 0:
-                yield Chunk(done, np.empty((0, len(self.columns)), np.float32), pl.DataFrame(), [(0, str(file.path))])
+                nothing = np.empty((0, len(self.columns)), np.float32)
+                yield Chunk(str(file.path), 0, nothing, pl.DataFrame(), [(0, str(file.path))])
             begins = self.series_per_file or number == 0
             for chunk in self._file_chunks(file, done, order, begins=begins):
                 yield chunk
@@ -99,8 +113,9 @@ class RowStream:
 
     def _file_chunks(self, file: InputFile, done: int, order: SeriesAndTime, *, begins: bool) -> Iterator[Chunk]:
         keys = list(order.keys.values())
-        # Features under names of our own: one of them may also be carried.
-        features = [f"feature:{j}" for j in range(len(self.columns))]
+        # Features under names of our own, longer than those of the keys: a feature may also be carried.
+        longest = max(keys, key=len, default="")
+        features = [f"{longest}:{j}" for j in range(len(self.columns))]
         query = file.scan.select(
             *(cs.by_name(name).cast(pl.Float32).alias(own) for name, own in zip(self.columns, features, strict=True)),
             *(cs.by_name(key) for key in keys),
@@ -117,7 +132,8 @@ class RowStream:
                 starts = [(max(at, done) - row, prefix + name) for name, at in new]
             else:
                 starts = [(0, str(file.path) if self.series_per_file else "")] if begins and first == 0 else []
-            yield Chunk(row, frame.select(features).to_numpy(order="c"), self._carry(frame, file, row), starts)
+            values = frame.select(cs.by_name(*features)).to_numpy(order="c")
+            yield Chunk(str(file.path), first, values, self._carry(frame, file, row), starts)
 
     def _carry(self, frame: pl.DataFrame, file: InputFile, row: int) -> Carried:
         carried = {key: frame[key] for key in (self.series_column, self.time_column) if key is not None}
