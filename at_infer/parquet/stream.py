@@ -62,30 +62,12 @@ class RowStream:
         self.files = [file for file in files if file.rows or series_per_file]
         full = [file for file in files if file.rows]
         for file in full:
-            self._check(file, full[0])
+            check_columns(file, full[0], self.columns, self.keys)
 
-    def _check(self, file: InputFile, head: InputFile) -> None:
-        keys = [key for key in (self.time_column, self.series_column) if key is not None]
-        if len(set(keys)) < len(keys):
-            raise DataError(f"{file.path}: column {keys[0]!r} cannot be the time and the series column at once")
-        for name in [*self.columns, *keys]:
-            if name not in file.schema:
-                raise DataError(
-                    f"{file.path}: column {name!r} is missing; the model was trained on {listed(self.columns)}, the "
-                    f"file has {listed(list(file.schema))}"
-                )
-        for name in self.columns:
-            dtype = file.schema[name]
-            if not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)):
-                raise DataError(f"{file.path}: column {name!r} is {dtype}, not numeric; the model needs numbers")
-        for name in keys:
-            dtype, first = file.schema[name], head.schema[name]
-            if dtype.is_nested():
-                raise DataError(f"{file.path}: column {name!r} is {dtype}; a time or series column holds plain values")
-            if dtype != first:
-                raise DataError(
-                    f"{file.path}: column {name!r} is {dtype} but in {head.path} it is {first}; write both alike"
-                )
+    @property
+    def keys(self) -> list[str]:
+        """The time and the series column, as far as there are any."""
+        return [key for key in (self.time_column, self.series_column) if key is not None]
 
     def fingerprint(self) -> list[list[str | int]]:
         """Tells whether a resumed run sees the same files."""
@@ -112,18 +94,10 @@ class RowStream:
                 done += len(chunk.values)
 
     def _file_chunks(self, file: InputFile, done: int, order: SeriesAndTime, *, begins: bool) -> Iterator[Chunk]:
-        keys = list(order.keys.values())
-        # Features under names of our own, longer than those of the keys: a feature may also be carried.
-        longest = max(keys, key=len, default="")
-        features = [f"{longest}:{j}" for j in range(len(self.columns))]
-        query = file.scan.select(
-            *(cs.by_name(name).cast(pl.Float32).alias(own) for name, own in zip(self.columns, features, strict=True)),
-            *(cs.by_name(key) for key in keys),
-        )
-        for first, frame in file.collect(query, max(1, CHUNK_CELLS // (len(features) + len(keys)))):
+        for first, values, frame in numbers_and_keys(file, self.columns, self.keys):
             row = done + first
             known = len(order.starts)
-            if keys:
+            if self.keys:
                 order.take(frame, row)
             if self.series_column is not None:
                 # A file of its own makes its first series a new one, whatever came before it.
@@ -132,13 +106,57 @@ class RowStream:
                 starts = [(max(at, done) - row, prefix + name) for name, at in new]
             else:
                 starts = [(0, str(file.path) if self.series_per_file else "")] if begins and first == 0 else []
-            values = frame.select(cs.by_name(*features)).to_numpy(order="c")
-            yield Chunk(str(file.path), first, values, self._carry(frame, file, row), starts)
+            name = str(file.path) if self.series_per_file else None
+            carried = carry(frame, row, name, time_column=self.time_column, series_column=self.series_column)
+            yield Chunk(str(file.path), first, values, carried, starts)
 
-    def _carry(self, frame: pl.DataFrame, file: InputFile, row: int) -> Carried:
-        carried = {key: frame[key] for key in (self.series_column, self.time_column) if key is not None}
-        if not carried:
-            carried = {"row": pl.int_range(row, row + frame.height, eager=True)}
-        if self.series_per_file:
-            carried = {"file": pl.repeat(str(file.path), frame.height, eager=True), **carried}
-        return pl.DataFrame(carried)
+
+def check_columns(file: InputFile, head: InputFile, columns: Sequence[str], keys: Sequence[str]) -> None:
+    """A file has numbers under the names of the model's columns, and keys of the same types as the first file."""
+    if len(set(keys)) < len(keys):
+        raise DataError(f"{file.path}: column {keys[0]!r} cannot be the time and the series column at once")
+    for name in [*columns, *keys]:
+        if name not in file.schema:
+            raise DataError(
+                f"{file.path}: column {name!r} is missing; the model was trained on {listed(columns)}, the "
+                f"file has {listed(list(file.schema))}"
+            )
+    for name in columns:
+        dtype = file.schema[name]
+        if not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)):
+            raise DataError(f"{file.path}: column {name!r} is {dtype}, not numeric; the model needs numbers")
+    for name in keys:
+        dtype, first = file.schema[name], head.schema[name]
+        if dtype.is_nested():
+            raise DataError(f"{file.path}: column {name!r} is {dtype}; a time or series column holds plain values")
+        if dtype != first:
+            raise DataError(
+                f"{file.path}: column {name!r} is {dtype} but in {head.path} it is {first}; write both alike"
+            )
+
+
+def numbers_and_keys(
+    file: InputFile, columns: Sequence[str], keys: Sequence[str]
+) -> Iterator[tuple[int, NDArray[np.float32], pl.DataFrame]]:
+    """Chunks of a file: number of the first row, features (rows, F), and a frame that holds the keys."""
+    # Features under names of our own, longer than those of the keys: a feature may also be carried.
+    longest = max(keys, key=len, default="")
+    features = [f"{longest}:{j}" for j in range(len(columns))]
+    query = file.scan.select(
+        *(cs.by_name(name).cast(pl.Float32).alias(own) for name, own in zip(columns, features, strict=True)),
+        *(cs.by_name(key) for key in keys),
+    )
+    for first, frame in file.collect(query, max(1, CHUNK_CELLS // (len(features) + len(keys)))):
+        yield first, frame.select(cs.by_name(*features)).to_numpy(order="c"), frame
+
+
+def carry(
+    frame: pl.DataFrame, row: int, file: str | None, *, time_column: str | None, series_column: str | None
+) -> Carried:
+    """Time and series of some rows, or their number from `row` on; in front the file, where it tells series apart."""
+    carried = {key: frame[key] for key in (series_column, time_column) if key is not None}
+    if not carried:
+        carried = {"row": pl.int_range(row, row + frame.height, eager=True)}
+    if file is not None:
+        carried = {"file": pl.repeat(file, frame.height, eager=True), **carried}
+    return pl.DataFrame(carried)
