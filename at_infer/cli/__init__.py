@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from at_infer import __version__
+from at_infer.cli.bench import bench
 from at_infer.cli.doctor import doctor
 from at_infer.cli.export import export
 from at_infer.cli.generate import generate
@@ -51,6 +52,7 @@ app.command()(generate)
 app.command()(train)
 app.command()(export)
 app.command()(score)
+app.command()(bench)
 app.command()(inspect)
 app.command()(doctor)
 

@@ -1,0 +1,194 @@
+"""`at-infer bench`: how fast engines are, side by side."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from at_infer.errors import ConfigError, MissingExtraError
+from at_infer.threads import let_threads_sleep
+
+if TYPE_CHECKING:
+    from at_infer.bench import Absent, Agreement, Contestant, Figures
+
+COLUMNS = {
+    "contestant": "name",
+    "batch": "batch",
+    "min": "min_ms",
+    "mean": "mean_ms",
+    "median": "median_ms",
+    "p90": "p90_ms",
+    "p95": "p95_ms",
+    "p99": "p99_ms",
+    "max": "max_ms",
+    "windows/s": "windows_per_s",
+    "points/s": "points_per_s",
+}
+
+
+def bench(
+    engine: Annotated[list[Path], typer.Option(help="Engine to measure; repeat it for several.")],
+    batch: Annotated[str, typer.Option(help="Batch sizes; 1 gives the latency.")] = "1,8,32",
+    duration: Annotated[float, typer.Option(help="Seconds per engine and batch size.")] = 2.0,
+    threads: Annotated[int | None, typer.Option(help="CPU threads. Default: all.")] = None,
+    provider: Annotated[Literal["cpu", "cuda", "tensorrt"], typer.Option(help="Where ONNX Runtime runs.")] = "cpu",
+    against: Annotated[
+        Literal["none", "pytorch"], typer.Option(help="pytorch: the model itself too, eager and compiled.")
+    ] = "none",
+    checkpoint: Annotated[Path | None, typer.Option(help="Checkpoint for --against pytorch.")] = None,
+    check: Annotated[str | None, typer.Option(help="Parquet with real rows: do all contestants agree on them?")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the latencies as an SVG picture.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON line on stdout.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="A Markdown table on stdout.")] = False,
+) -> None:
+    """Measure latency and throughput of exported models, taking turns so that a busy machine is fair to all.
+
+    Times are of whole batches, from host memory to host memory, after a warm-up. A figure whose runs vary by more
+    than 2.5 % is marked: the machine was busy.
+
+    [bold]Example[/bold]: at-infer bench --engine model.onnx --engine int8/model.onnx --batch 1,16 --check data.parquet
+    """
+    sizes = _sizes(batch)
+    if not 0 < duration < float("inf"):
+        raise ConfigError(f"duration: {duration} is not a positive number of seconds")
+    let_threads_sleep()
+    import numpy as np
+
+    from at_infer.bench import compare, measure, open_contestants
+    from at_infer.bench import plot as draw
+
+    contestants, absent, metadata = open_contestants(engine, provider=provider, threads=threads)
+    if metadata is None:
+        raise ConfigError(f"bench: no engine runs here; {absent[0].reason}")
+    if against == "pytorch":
+        model, missing = _pytorch(checkpoint, threads)
+        contestants += model
+        absent += missing
+    rng = np.random.default_rng(0)
+    shape = (max(sizes), metadata.model.window, metadata.model.features)
+    mean, scale = (np.asarray(part, np.float32) for part in (metadata.scaler.mean, metadata.scaler.scale))
+    windows = mean + scale * rng.normal(size=shape).astype(np.float32)
+    agreements: list[Agreement] = []
+    if check is not None:
+        real = _real_windows(check, metadata.columns, metadata.model.window)
+        agreements = compare(contestants, real, metadata.threshold.value, max(sizes))
+    found = measure(contestants, windows, sizes, seconds=duration)
+    if plot is not None:
+        draw(found, plot)
+    if as_json:
+        print(json.dumps(_as_dict(contestants, absent, found, agreements)))
+    else:
+        _print(contestants, absent, found, agreements, markdown=as_markdown)
+
+
+def _sizes(text: str) -> list[int]:
+    try:
+        sizes = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        raise ConfigError(f"batch: {text!r} is not a list of numbers such as 1,8,32") from None
+    if sizes[0] < 1:
+        raise ConfigError(f"batch: {sizes[0]} is too small; at least 1")
+    return sizes
+
+
+def _pytorch(checkpoint: Path | None, threads: int | None) -> "tuple[list[Contestant], list[Absent]]":
+    import numpy as np
+
+    from at_infer.bench import Absent, Contestant, resident_mb
+
+    if checkpoint is None:
+        raise ConfigError("against: the PyTorch model comes from a checkpoint; pass --checkpoint ckpt.pt")
+    before = resident_mb()
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtraError("against: PyTorch is not installed; pip install 'at-infer[train]'") from None
+    from export.reference import pytorch_scorers
+    from training.checkpoint import Checkpoint
+
+    source = Checkpoint.load(checkpoint)
+    probe = np.zeros((1, source.model.window, source.model.features), np.float32)
+    found, absent = [], []
+    for name, score in pytorch_scorers(source, threads):
+        try:
+            score(probe)
+        except Exception as error:  # torch.compile needs a compiler and fails in many ways
+            absent.append(Absent(name, " ".join(str(error).split())[:200]))
+            continue
+        found.append(Contestant(name, f"PyTorch {torch.__version__}", score, resident_mb() - before))
+        before = resident_mb()
+    return found, absent
+
+
+def _real_windows(source: str, columns: list[str], window: int) -> Any:
+    import numpy as np
+
+    from at_infer.errors import DataError
+    from at_infer.parquet import read_table
+    from at_infer.windows import window_starts
+
+    values = read_table(source, columns=columns).values
+    starts = window_starts(len(values), window, window, cover_tail=False)
+    if not len(starts):
+        raise DataError(f"{source}: has {len(values)} rows, fewer than the model's window of {window}")
+    if not np.isfinite(values).all():
+        raise DataError(f"{source}: has missing or infinite values; give rows without")
+    return values[: len(starts) * window].reshape(len(starts), window, -1)
+
+
+def _as_dict(
+    contestants: "list[Contestant]", absent: "list[Absent]", found: "list[Figures]", agreements: "list[Agreement]"
+) -> dict[str, Any]:
+    return {
+        "contestants": [
+            {"name": c.name, "runs_on": c.runs_on, "memory_mb": round(c.memory_mb, 1)} for c in contestants
+        ],
+        "could_not_run": [asdict(entry) for entry in absent],
+        "figures": [asdict(entry) for entry in found],
+        "agreement": [asdict(entry) for entry in agreements],
+    }
+
+
+def _print(
+    contestants: "list[Contestant]",
+    absent: "list[Absent]",
+    found: "list[Figures]",
+    agreements: "list[Agreement]",
+    *,
+    markdown: bool,
+) -> None:
+    rows = [[_cell(getattr(entry, attribute)) for attribute in COLUMNS.values()] for entry in found]
+    if markdown:
+        print("| " + " | ".join(COLUMNS) + " |")
+        print("|" + " --- |" * len(COLUMNS))
+        for row in rows:
+            print("| " + " | ".join(row) + " |")
+    else:
+        widths = [max(len(row[i]) for row in [list(COLUMNS), *rows]) for i in range(len(COLUMNS))]
+        for row in [list(COLUMNS), *rows]:
+            cells = [
+                cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+            ]
+            print("  ".join(cells).rstrip())
+    print("times in ms per batch")
+    for entry in agreements[1:]:
+        print(
+            f"{entry.name}: scores within {entry.max_abs:.1e} of {agreements[0].name}, "
+            f"{entry.verdicts_changed:.3%} of verdicts changed"
+        )
+    for contestant in contestants:
+        print(f"{contestant.name}: {contestant.runs_on}, {contestant.memory_mb:.0f} MB of memory")
+    for missing in absent:
+        print(f"{missing.name}: could not run here: {missing.reason}", file=sys.stderr)
+    busy = [f"{entry.name} at {entry.batch}" for entry in found if not entry.steady]
+    if busy:
+        print(f"warning: runs vary by more than 2.5 %, the machine is busy: {', '.join(busy)}", file=sys.stderr)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
+    return str(value)
