@@ -3,7 +3,7 @@
 import glob
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,6 +49,8 @@ class InputFile:
     scan: pl.LazyFrame
     schema: pl.Schema
     rows: int
+    first_row: int = 0
+    """Of these rows, counted in the file."""
 
     @classmethod
     def open(cls, path: Path | str, *, hive: bool | None = False) -> "InputFile":
@@ -60,6 +62,11 @@ class InputFile:
             else:
                 scan = pl.scan_parquet(path, glob=isinstance(path, str), hive_partitioning=hive)
             return cls(path, scan, scan.collect_schema(), scan.select(pl.len()).collect().item())
+
+    def between(self, first: int, end: int) -> "InputFile":
+        """Some of its rows, as a file of their own."""
+        rows = self.scan.slice(first, end - first)
+        return replace(self, scan=rows, rows=end - first, first_row=self.first_row + first)
 
     def chunks(
         self, names: Sequence[str], dtype: type[pl.DataType] | None = None
@@ -77,20 +84,21 @@ class InputFile:
         with reading(_Position(self)) as position:
             for chunk in query.collect_batches(chunk_size=chunk_rows, lazy=True):
                 done += chunk.height
-                position.row = done
+                position.row = self.first_row + done
                 if done > self.rows:
                     break
                 if chunk.height:
                     yield done - chunk.height, chunk
         if done != self.rows:
-            raise DataError(f"{self.path}: is damaged, its footer promises {self.rows} rows but it has {done}")
+            promised, found = self.first_row + self.rows, self.first_row + done
+            raise DataError(f"{self.path}: is damaged, its footer promises {promised} rows but it has {found}")
 
 
 class _Position:
     """Where reading is, for the message if it fails."""
 
     def __init__(self, file: InputFile) -> None:
-        self.path, self.row = file.path, 0
+        self.path, self.row = file.path, file.first_row
 
     def __str__(self) -> str:
         return f"{self.path}: from row {self.row} on"
