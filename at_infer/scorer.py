@@ -21,6 +21,7 @@ from at_infer.windows import Align, Floats, Layout
 Explain = Literal["none", "top", "all"]
 Bools = NDArray[np.bool_]
 
+LARGEST = float(np.finfo(np.float32).max)
 BATCH_SIZES = (4, 8, 16, 32, 64)
 USUAL_BATCH = 8
 PROBE_WINDOWS = 2_000  # with fewer windows than this to score, looking for the best batch costs more than it brings
@@ -50,7 +51,7 @@ class ScoreOptions(Config):
         self._choice("short_series", ShortSeries)
         self._choice("on_bad_rows", BadRows)
         self._choice("explain", Explain)
-        number = isinstance(self.threshold, float | int) and abs(self.threshold) <= np.finfo(np.float32).max
+        number = isinstance(self.threshold, float | int) and abs(self.threshold) <= LARGEST
         if not (number or self.threshold in (None, "auto")):
             raise ConfigError(f"threshold: {self.threshold!r} is neither a finite number nor auto")
         if self.threshold is not None and self.ratio is not None:

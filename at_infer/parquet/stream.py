@@ -88,6 +88,7 @@ class RowStream:
             if self.series_per_file and file.rows == 0:
                 nothing = np.empty((0, len(self.columns)), np.float32)
                 yield Chunk(str(file.path), 0, nothing, pl.DataFrame(), [(0, str(file.path))])
+                continue
             begins = self.series_per_file or number == 0
             for chunk in self._file_chunks(file, done, order, begins=begins):
                 yield chunk
