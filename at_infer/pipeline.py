@@ -96,8 +96,8 @@ def score_file(
         stream = RowStream(
             str(source),
             known.columns,
-            time_column=time_column or known.time_column,
-            series_column=None if one_series else series_column or known.series_column,
+            time_column=known.time_column if time_column is None else time_column,
+            series_column=None if one_series else known.series_column if series_column is None else series_column,
             series_per_file=series_per_file,
         )
         _refuse_output_as_input(stream, output)
@@ -112,7 +112,7 @@ class _Run:
         self.scorer, self.stream, self.output = scorer, stream, output
         self.parts = Parts(output)
         keys = [key for key in (stream.series_column, stream.time_column) if key is not None]
-        check_names([*keys, *(["file"] if stream.series_per_file else [])], ["score", "is_anomaly", "top_feature"])
+        check_names(keys, [*self._added(), *(["file"] if stream.series_per_file else [])])
         self._begin(resume)
         self.resumed_rows = self.parts.rows
         self.rows: RowScorer = scorer.row_scorer(skip_rows=self.resumed_rows)
@@ -123,6 +123,13 @@ class _Run:
         # Rows handed over at once: few enough to notice Ctrl-C soon, enough not to notice the handing over.
         self.step = 8 * (scorer.batch_size or 1) * scorer.layout.stride
 
+    def _added(self) -> list[str]:
+        """Columns of the output beside the carried ones."""
+        explain = self.scorer.options.explain
+        top = ["top_feature", "top_feature_share"] if explain != "none" else []
+        errors = [f"error_{name}" for name in self.scorer.metadata.columns] if explain == "all" else []
+        return ["score", "is_anomaly", *top, *errors]
+
     def _begin(self, resume: bool) -> None:
         """Parts of an earlier run are continued, if asked for and if they are of the same run."""
         identity = {
@@ -132,9 +139,10 @@ class _Run:
             "input": self.stream.fingerprint(),
             "keys": [self.stream.time_column, self.stream.series_column, self.stream.series_per_file],
         }
+        identity = json.loads(json.dumps(identity))
         journal = self.parts.journal()
         if resume and journal is not None:
-            if journal["identity"] != json.loads(json.dumps(identity)):
+            if not _continues(journal["identity"], identity):
                 raise OutputError(
                     f"{self.output}: the unfinished run had another engine, other options or other input; start again "
                     f"without --resume"
@@ -142,7 +150,7 @@ class _Run:
             if self.scorer.batch_size not in (None, journal["batch_size"]):
                 raise OutputError(f"{self.output}: the unfinished run had --batch-size {journal['batch_size']}")
             self.scorer.batch_size = journal["batch_size"]
-            self.parts.resume()
+            self.parts.resume({**journal, "identity": identity})
             return
         self.scorer.choose_batch_size(self.stream.rows)
         self.parts.begin({"identity": identity, "batch_size": self.scorer.batch_size})
@@ -181,7 +189,7 @@ class _Run:
             batch_size=self.scorer.batch_size or 0,
             resumed_rows=self.resumed_rows,
             seconds=seconds,
-            rows_per_s=counts.rows / seconds,
+            rows_per_s=(counts.rows - self.resumed_rows) / seconds,
             read_s=reader.busy_s,
             engine_s=self.scorer.engine_s,
             write_s=writer.busy_s,
@@ -208,6 +216,9 @@ class _Run:
         finally:
             reader.close()
             with suppress(BaseException):  # the first error is on its way already
+                self._collect()
+                self._pass_on(writer)  # rows that are final are kept
+            with suppress(BaseException):
                 writer.close()
         if self.done != self.stream.rows:
             raise DataError(f"{self.stream.source}: {self.stream.rows} rows were promised, {self.done} came")
@@ -258,7 +269,7 @@ class _Run:
     def _columns(self, scores: Floats) -> dict[str, Any]:
         """What is written beside the carried columns."""
         score = scores[:, 0]
-        found: dict[str, Any] = {"score": score, "is_anomaly": self.scorer.verdict(score)}
+        found: list[Any] = [score, self.scorer.verdict(score)]
         explain, names = self.scorer.options.explain, self.scorer.metadata.columns
         if explain != "none":
             errors = scores[:, 1:]
@@ -267,11 +278,10 @@ class _Run:
             top = np.where(known, np.nan_to_num(errors).argmax(axis=1), -1)
             with np.errstate(invalid="ignore", divide="ignore"):
                 share = errors[np.arange(len(errors)), top] / total
-            found["top_feature"] = np.array([*names, None], object)[top]
-            found["top_feature_share"] = np.where(known, share, np.nan).astype(np.float32)
+            found += [np.array([*names, None], object)[top], np.where(known, share, np.nan).astype(np.float32)]
         if explain == "all":
-            found |= {f"error_{name}": errors[:, j] for j, name in enumerate(names)}
-        return found
+            found += list(errors.T)
+        return dict(zip(self._added(), found, strict=True))
 
     def _kept(self) -> str:
         if self.parts.rows == 0:
@@ -312,6 +322,13 @@ def _refuse_output_as_input(stream: RowStream, output: Path) -> None:
     in_folder = "://" not in stream.source and folder.is_dir() and place.is_relative_to(folder.resolve())
     if in_folder and output.suffix == ".parquet":
         raise OutputError(f"{output}: is in the input folder, the next run would read it; choose another output")
+
+
+def _continues(earlier: dict[str, Any], now: dict[str, Any]) -> bool:
+    """The same run, or one that goes on where the earlier one stopped at a bad row or a short series."""
+    given = now["options"]
+    allowed = {name: given[name] for name in ("short_series", "on_bad_rows") if earlier["options"].get(name) == "error"}
+    return {**earlier, "options": earlier["options"] | allowed} == now
 
 
 def _digest(values: dict[str, Any]) -> str:

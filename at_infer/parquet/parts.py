@@ -3,16 +3,19 @@
 import json
 import shutil
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 from numpy.typing import NDArray
 
 from at_infer.errors import DataError, OutputError
 from at_infer.output import atomic_path
+from at_infer.parquet.files import reading
 
 ROW_GROUP_ROWS = 1 << 18
 
@@ -63,10 +66,13 @@ class Parts:
         try:
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder.mkdir()
-            with atomic_path(self.folder / "journal.json") as temporary:
-                temporary.write_text(json.dumps(journal), encoding="utf-8")
         except OSError as error:
             raise OutputError(f"{self.output}: could not be written ({error.strerror or error})") from None
+        self._note(journal)
+
+    def _note(self, journal: Mapping[str, Any]) -> None:
+        with atomic_path(self.folder / "journal.json") as temporary:
+            temporary.write_text(json.dumps(journal), encoding="utf-8")
 
     def journal(self) -> dict[str, Any] | None:
         """What an unfinished run left, or None."""
@@ -76,23 +82,23 @@ class Parts:
             return None
         return found
 
-    def resume(self) -> None:
+    def resume(self, journal: Mapping[str, Any]) -> None:
         """Count what is there already."""
+        self._note(journal)
         paths = sorted(self.folder.glob("*.parquet"))
         self.written = len(paths)
         if paths:
-            self.rows = pl.scan_parquet(paths).select(pl.len()).collect().item()
+            with reading(self.folder):
+                self.rows = pl.scan_parquet(paths).select(pl.len()).collect().item()
 
     def write(self, carried: pl.DataFrame, columns: Mapping[str, NDArray[Any]]) -> None:
         """Add rows; NaN becomes null. A part is complete or absent."""
-        added = {name: _with_nulls(values) for name, values in columns.items()}
-        judged = pl.when(pl.col("score").is_not_null()).then(pl.col("is_anomaly"))
-        frame = carried.with_columns(**added).with_columns(is_anomaly=judged)
-        with atomic_path(self.folder / f"{self.written:08}.parquet") as temporary:
-            try:
+        frame = scored_frame(carried, columns)
+        try:
+            with atomic_path(self.folder / f"{self.written:08}.parquet") as temporary, polars_errors_as_os_errors():
                 frame.write_parquet(temporary, compression="uncompressed", statistics=False)
-            except pl.exceptions.PolarsError as error:  # polars reports a full disk this way
-                raise OSError(str(error)) from error
+        except OutputError as error:
+            raise OutputError(f"rows {self.rows} to {self.rows + frame.height - 1}: {error}") from None
         self.written += 1
         self.rows += frame.height
 
@@ -100,32 +106,46 @@ class Parts:
         """Count over all parts, those of an earlier run too; a segment ends where one of `series_keys` changes."""
         anomalous = pl.col("is_anomaly").fill_null(value=False)
         goes_on = anomalous.shift(1, fill_value=False)
-        for key in series_keys:
-            goes_on &= (pl.col(key) == pl.col(key).shift(1)).fill_null(value=False)
-        found = (
-            pl.scan_parquet(sorted(self.folder.glob("*.parquet")))
-            .select(
-                anomalies=anomalous.sum(), segments=(anomalous & ~goes_on).sum(), unscored=pl.col("score").null_count()
-            )
-            .collect()
-        )
+        for name in series_keys:
+            key = cs.by_name(name).as_expr()  # unlike pl.col it takes '^a.*$' for a name
+            goes_on &= (key == key.shift(1)).fill_null(value=False)
+        counts = {
+            "anomalies": anomalous.sum(),
+            "segments": (anomalous & ~goes_on).sum(),
+            "unscored": pl.col("score").null_count(),
+        }
+        with reading(self.folder):
+            found = pl.scan_parquet(sorted(self.folder.glob("*.parquet"))).select(**counts).collect()
         return Verdicts(*found.row(0))
 
     def publish(self, properties: Mapping[str, str]) -> None:
         """Put the parts together as one file with key-value metadata, and remove them."""
         paths = sorted(self.folder.glob("*.parquet"))
-        with atomic_path(self.output) as temporary:
-            try:
-                pl.scan_parquet(paths).sink_parquet(
-                    temporary, compression="zstd", row_group_size=ROW_GROUP_ROWS, metadata=dict(properties)
-                )
-            except pl.exceptions.PolarsError as error:
-                raise OSError(str(error)) from error
+        with atomic_path(self.output) as temporary, polars_errors_as_os_errors():
+            pl.scan_parquet(paths).sink_parquet(
+                temporary, compression="zstd", row_group_size=ROW_GROUP_ROWS, metadata=dict(properties)
+            )
         self.discard()
 
     def discard(self) -> None:
         """Remove the unfinished output."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def polars_errors_as_os_errors() -> Iterator[None]:
+    """While it writes, polars reports a full disk in a way of its own."""
+    try:
+        yield
+    except pl.exceptions.PolarsError as error:
+        raise OSError(str(error)) from error
+
+
+def scored_frame(carried: pl.DataFrame, columns: Mapping[str, NDArray[Any]]) -> pl.DataFrame:
+    """Carried columns with those that are added; NaN becomes null, and a row without a score has no verdict."""
+    added = {name: _with_nulls(values) for name, values in columns.items()}
+    judged = pl.when(pl.col("score").is_not_null()).then(pl.col("is_anomaly"))
+    return carried.with_columns(**added).with_columns(is_anomaly=judged)
 
 
 def check_names(carried: list[str], added: list[str]) -> None:
@@ -139,5 +159,5 @@ def _with_nulls(values: NDArray[Any]) -> pl.Series:
     if values.dtype == np.float32:
         return pl.Series(values).fill_nan(None)
     if values.dtype == object:
-        return pl.Series(values.tolist())
+        return pl.Series(values.tolist(), dtype=pl.String)  # also where all are None
     return pl.Series(values)
