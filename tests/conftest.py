@@ -1,7 +1,7 @@
 """Fixtures that several files use, and what happens to GPU tests where there is no GPU."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,10 @@ import polars as pl
 import pytest
 import torch
 
+from at_infer import ScoreOptions, score_file
 from at_infer.cli import app
+from tests.checkpoints import FEATURES, WINDOW, checkpoint
+from tests.scored import Edit, Score, Scored, variant
 from training.data import DataConfig, TrainingData, load
 
 WriteParquet = Callable[..., Path]
@@ -61,6 +64,47 @@ def make_data(write_parquet: WriteParquet, waves: pl.DataFrame) -> MakeData:
         return load(DataConfig(source=str(path)), window=window, stride=stride)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with both graphs of the small checkpoint: exporting takes seconds, so it is done once."""
+    from export.pipeline import ExportConfig, export_model
+
+    folder = tmp_path_factory.mktemp("models")
+    export_model(checkpoint(), "0" * 64, folder, ExportConfig(engine="none"))
+    return folder
+
+
+@pytest.fixture
+def score(models: Path, tmp_path: Path) -> Score:
+    """Score a file, a folder, or the rows of a frame; options by name."""
+    names = {entry.name for entry in fields(ScoreOptions)}
+
+    def run(source: pl.DataFrame | Path | str, **given: Any) -> Scored:
+        if isinstance(source, pl.DataFrame):
+            source.write_parquet(tmp_path / "given.parquet")
+            source = tmp_path / "given.parquet"
+        options = ScoreOptions(**{name: given.pop(name) for name in names & given.keys()})
+        output = given.pop("output", tmp_path / "scores.parquet")
+        engine = given.pop("engine", models / "model.onnx")
+        summary = score_file(source, engine, output, options, **{"overwrite": True} | given)
+        return Scored(pl.read_parquet(output), summary, output)
+
+    return run
+
+
+@pytest.fixture
+def edited(models: Path, tmp_path: Path) -> Edit:
+    """The model with other metadata or fewer outputs."""
+    return lambda **changes: variant(models / "model.onnx", tmp_path / "edited.onnx", **changes)
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every window is a chunk and a part of its own, if batches hold one window."""
+    monkeypatch.setattr("at_infer.parquet.stream.CHUNK_CELLS", WINDOW * FEATURES)
+    monkeypatch.setattr("at_infer.pipeline.PART_ROWS", 1)
 
 
 @dataclass(frozen=True)
