@@ -20,6 +20,7 @@ from at_infer.output import check_writable
 from at_infer.overlap import ReadAhead, WriteBehind
 from at_infer.parquet.parts import CarriedRows, Parts, check_names
 from at_infer.parquet.stream import Carried, Chunk, RowStream
+from at_infer.scored import added_columns, scored_columns, scored_properties
 from at_infer.scorer import ScoreOptions, Scorer
 from at_infer.scoring import RowScorer
 from at_infer.windows import Floats
@@ -112,7 +113,7 @@ class _Run:
         self.scorer, self.stream, self.output = scorer, stream, output
         self.parts = Parts(output)
         keys = [key for key in (stream.series_column, stream.time_column) if key is not None]
-        check_names(keys, [*self._added(), *(["file"] if stream.series_per_file else [])])
+        check_names(keys, [*added_columns(scorer), *(["file"] if stream.series_per_file else [])])
         self._begin(resume)
         self.resumed_rows = self.parts.rows
         self.rows: RowScorer = scorer.row_scorer(skip_rows=self.resumed_rows)
@@ -122,13 +123,6 @@ class _Run:
         """Rows that came out of the scorer."""
         # Rows handed over at once: few enough to notice Ctrl-C soon, enough not to notice the handing over.
         self.step = 8 * (scorer.batch_size or 1) * scorer.layout.stride
-
-    def _added(self) -> list[str]:
-        """Columns of the output beside the carried ones."""
-        explain = self.scorer.options.explain
-        top = ["top_feature", "top_feature_share"] if explain != "none" else []
-        errors = [f"error_{name}" for name in self.scorer.metadata.columns] if explain == "all" else []
-        return ["score", "is_anomaly", *top, *errors]
 
     def _begin(self, resume: bool) -> None:
         """Parts of an earlier run are continued, if asked for and if they are of the same run."""
@@ -162,7 +156,7 @@ class _Run:
             reader, writer = self._score(observe)
             keys = [self.stream.series_column] if self.stream.series_column is not None else []
             verdicts = self.parts.count([*keys, *(["file"] if self.stream.series_per_file else [])])
-            self.parts.publish(self._properties())
+            self.parts.publish(scored_properties(self.scorer))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(self._kept()) from None
         except AtInferError as error:
@@ -264,48 +258,13 @@ class _Run:
             writer.put(_Part(carried[skip:], scores[skip:]))
 
     def _write(self, part: "_Part") -> None:
-        self.parts.write(part.carried, self._columns(part.scores))
-
-    def _columns(self, scores: Floats) -> dict[str, Any]:
-        """What is written beside the carried columns."""
-        score = scores[:, 0]
-        found: list[Any] = [score, self.scorer.verdict(score)]
-        explain, names = self.scorer.options.explain, self.scorer.metadata.columns
-        if explain != "none":
-            errors = scores[:, 1:]
-            total = errors.sum(axis=1)
-            known = total > 0  # neither NaN nor a perfect reconstruction
-            top = np.where(known, np.nan_to_num(errors).argmax(axis=1), -1)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                share = errors[np.arange(len(errors)), top] / total
-            found += [np.array([*names, None], object)[top], np.where(known, share, np.nan).astype(np.float32)]
-        if explain == "all":
-            found += list(errors.T)
-        return dict(zip(self._added(), found, strict=True))
+        self.parts.write(part.carried, scored_columns(self.scorer, part.scores))
 
     def _kept(self) -> str:
         if self.parts.rows == 0:
             self.parts.discard()
             return "nothing was written"
         return f"{self.parts.rows} rows are kept, the same command with --resume goes on from there"
-
-    def _properties(self) -> dict[str, str]:
-        """Key-value metadata of the output."""
-        scorer, known = self.scorer, self.scorer.metadata
-        facts = {
-            "version": __version__,
-            "engine": scorer.engine.describe(),
-            "engine_file": scorer.engine.path.name,
-            "checkpoint_sha256": known.checkpoint_sha256,
-            "precision": known.precision,
-            "columns": known.columns,
-            "score": scorer.config.to_dict(),
-            "threshold": scorer.threshold,
-            "alignment": scorer.layout.rule,
-            "layout": scorer.layout.to_dict(),
-            "options": scorer.options.to_dict(),
-        }
-        return {f"at_infer.{name}": json.dumps(value, sort_keys=True) for name, value in facts.items()}
 
 
 @dataclass(slots=True)
