@@ -3,7 +3,7 @@
 >>> from at_infer import score_file
 >>> summary = score_file("data.parquet", "model.onnx", "scores.parquet")   # doctest: +SKIP
 
-`Scorer` does the same for rows in memory, `open_engine` for windows.
+`Scorer` does the same for rows in memory, `StreamScorer` for rows as they come, `open_engine` for windows.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from at_infer.pipeline import score_file as score_file
     from at_infer.scorer import ScoreOptions as ScoreOptions
     from at_infer.scorer import Scorer as Scorer
+    from at_infer.stream.scorer import StreamScorer as StreamScorer
 
 __version__ = "0.1.0"
-__all__ = ["ScoreOptions", "Scorer", "Summary", "__version__", "open_engine", "score_file"]
+__all__ = ["ScoreOptions", "Scorer", "StreamScorer", "Summary", "__version__", "open_engine", "score_file"]
 
 _HOMES = {
     "open_engine": "at_infer.engines",
@@ -24,6 +25,7 @@ _HOMES = {
     "Summary": "at_infer.pipeline",
     "Scorer": "at_infer.scorer",
     "ScoreOptions": "at_infer.scorer",
+    "StreamScorer": "at_infer.stream.scorer",
 }
 
 
