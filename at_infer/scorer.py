@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -271,6 +271,21 @@ class Scorer:
         if config.mode != recorded.mode:
             return threshold_from_quantiles(levels, values, self.metadata.threshold).value
         return self.metadata.threshold.value
+
+    def validation(self) -> dict[str, Any] | None:
+        """Quantiles of the validation scores, formed as the scores are here; None if none were kept."""
+        recorded, config = self.metadata.score, self.config
+        values = self.metadata.quantiles.get(config.mode)
+        if values is None or replace(config, mode=recorded.mode) != recorded:
+            return None
+        own = self.options.threshold is None
+        ratio = self.options.ratio if self.options.ratio is not None else self.metadata.threshold.ratio
+        return {
+            "levels": self.metadata.quantile_levels,
+            "quantiles": values,
+            "ratio": ratio if own else None,
+            "rows": self.metadata.threshold.validation_rows,
+        }
 
     def _check_outputs(self) -> None:
         """What the options ask for must be among the engine's outputs."""
