@@ -149,7 +149,9 @@ def test_events_are_found_by_any_alarm_inside(pair: tuple[np.ndarray, np.ndarray
     true = [labels[a : b + 1].any() for a, b in oracle.segments(alarms)]
     delays = [alarms[a : b + 1].argmax() for a, b in oracle.segments(labels) if alarms[a : b + 1].any()]
     assert found["event_recall"] == pytest.approx(np.mean(hit))
-    assert found["event_precision"] == pytest.approx(np.mean(true) if true else 0)
+    precision = labels[alarms].mean() if alarms.any() else 0
+    expected = 2 * precision * np.mean(hit) / (precision + np.mean(hit)) if any(hit) else 0
+    assert found["event_f1"] == pytest.approx(expected)
     assert found["false_alarms"] == len(true) - sum(true)
     assert found["detection_delay_rows"] == (pytest.approx(np.mean(delays)) if delays else None)
 
