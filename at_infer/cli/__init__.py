@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 from at_infer import __version__
 from at_infer.cli.bench import bench
 from at_infer.cli.doctor import doctor
+from at_infer.cli.evaluate import evaluate
 from at_infer.cli.export import export
 from at_infer.cli.generate import generate
 from at_infer.cli.inspect import inspect
@@ -52,6 +53,7 @@ app.command()(generate)
 app.command()(train)
 app.command()(export)
 app.command()(score)
+app.command()(evaluate)
 app.command()(bench)
 app.command()(inspect)
 app.command()(doctor)

@@ -1,0 +1,126 @@
+"""`at-infer evaluate`: what scores are worth against labels, and against chance."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from at_infer.errors import ConfigError
+
+LABELS, THRESHOLD, OUTPUT = "Labels", "Threshold", "Output"
+
+
+def evaluate(
+    scores: Annotated[str, typer.Argument(metavar="SCORES", help="Parquet of at-infer score.")],
+    labels: Annotated[
+        str | None,
+        typer.Option(help="File with the labels. Default: the file of scores itself.", rich_help_panel=LABELS),
+    ] = None,
+    label_column: Annotated[
+        str, typer.Option(help="1 or true for an anomaly, 0 or false else.", rich_help_panel=LABELS)
+    ] = "label",
+    score_column: Annotated[str, typer.Option(help="Column of the scores.", rich_help_panel=LABELS)] = "score",
+    join: Annotated[
+        Literal["auto", "row", "time", "series+time"],
+        typer.Option(help="What both files must agree on. auto: all keys that both have.", rich_help_panel=LABELS),
+    ] = "auto",
+    time_column: Annotated[
+        str | None, typer.Option(help="Default: as at-infer score wrote it.", rich_help_panel=LABELS)
+    ] = None,
+    series_column: Annotated[
+        str | None, typer.Option(help="Default: as at-infer score wrote it.", rich_help_panel=LABELS)
+    ] = None,
+    rows_per_day: Annotated[
+        float | None,
+        typer.Option(help="For false alarms per day. Default: from dates in the time column.", rich_help_panel=LABELS),
+    ] = None,
+    interval: Annotated[
+        float | None, typer.Option(help="Seconds between rows, instead of --rows-per-day.", rich_help_panel=LABELS)
+    ] = None,
+    ratio: Annotated[
+        float | None,
+        typer.Option(
+            help="The paper's r: share of the validation scores above the threshold.", rich_help_panel=THRESHOLD
+        ),
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="A fixed threshold. Default: the recorded one.", rich_help_panel=THRESHOLD)
+    ] = None,
+    validation: Annotated[
+        str | None, typer.Option(help="Scores of the validation rows, if none are recorded.", rich_help_panel=THRESHOLD)
+    ] = None,
+    engine: Annotated[
+        Path | None, typer.Option(help="Model that knows its validation scores.", rich_help_panel=THRESHOLD)
+    ] = None,
+    protocol: Annotated[
+        Literal["paper", "published-leaking"],
+        typer.Option(
+            help="published-leaking: percentile over train and test scores, as the published code does; it leaks.",
+            rich_help_panel=THRESHOLD,
+        ),
+    ] = "paper",
+    train_scores: Annotated[
+        str | None, typer.Option(help="Scores of the training rows, for the leak.", rich_help_panel=THRESHOLD)
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the random baseline.", rich_help_panel=OUTPUT)] = 0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Everything as one JSON document, every series too.", rich_help_panel=OUTPUT)
+    ] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Tables in markdown.", rich_help_panel=OUTPUT)] = False,
+) -> None:
+    """Compare scores with labels, beside scores that never saw the data.
+
+    The paper's point-adjusted figures, and those that chance does not win. Labels are joined row by row: both files
+    need the same rows in the same order, and their keys are compared. The threshold never comes from the test scores,
+    unless the leak is asked for by name.
+
+    [bold]Examples[/bold]
+
+      at-infer evaluate scores.parquet --labels test.parquet
+
+      at-infer evaluate scores.parquet --labels test.parquet --ratio 0.01 --markdown
+    """
+    if as_json and markdown:
+        raise ConfigError("output: --json and --markdown exclude each other; give one")
+    per_day = rows_a_day(rows_per_day, interval)
+    from at_infer.evaluation import evaluate as run
+    from at_infer.evaluation_table import as_text
+    from at_infer.parquet.labels import read_labelled
+    from at_infer.protocol import choose_protocol
+
+    rows = read_labelled(
+        scores,
+        labels,
+        label_column=label_column,
+        score_column=score_column,
+        time_column=time_column,
+        series_column=series_column,
+        join=join,
+    )
+    chosen = choose_protocol(
+        rows.scores,
+        rows.properties,
+        source=scores,
+        ratio=ratio,
+        delta=delta,
+        validation=validation,
+        engine=engine,
+        name=protocol,
+        train_scores=train_scores,
+    )
+    found = run(rows, chosen, seed=seed, rows_per_day=per_day)
+    if as_json:
+        print(json.dumps({"scores": scores, "labels": labels or scores, **found.to_dict()}, allow_nan=False))
+    else:
+        print(as_text(found, scores, markdown=markdown), end="")
+
+
+def rows_a_day(rows_per_day: float | None, interval: float | None) -> float | None:
+    """From either option."""
+    if rows_per_day is not None and interval is not None:
+        raise ConfigError("interval: --rows-per-day and --interval say the same; give one")
+    for name, value in (("rows per day", rows_per_day), ("interval", interval)):
+        if value is not None and not 0 < value < float("inf"):
+            raise ConfigError(f"{name}: {value:g} is not a positive number")
+    return 86_400 / interval if interval is not None else rows_per_day
