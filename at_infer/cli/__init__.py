@@ -15,6 +15,7 @@ from at_infer.cli.generate import generate
 from at_infer.cli.inspect import inspect
 from at_infer.cli.score import score
 from at_infer.cli.train import train
+from at_infer.cli.watch import watch
 from at_infer.errors import AtInferError
 from at_infer.interrupt import sigterm_as_ctrl_c
 
@@ -53,6 +54,7 @@ app.command()(generate)
 app.command()(train)
 app.command()(export)
 app.command()(score)
+app.command()(watch)
 app.command()(evaluate)
 app.command()(bench)
 app.command()(inspect)

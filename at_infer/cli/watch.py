@@ -1,0 +1,235 @@
+"""`at-infer watch`: rows as they come, scores and verdicts as they go."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from at_infer.cli.score import _number_or_auto
+from at_infer.config import ScoreMode
+from at_infer.errors import ConfigError, OutputError
+from at_infer.interrupt import Interrupt
+
+if TYPE_CHECKING:
+    from at_infer.stream.lines import Lines
+    from at_infer.stream.scorer import StreamScorer
+    from at_infer.stream.watch import Tally
+
+INPUT, SCORE, ENGINE, RUN = "Input", "Score and threshold", "Engine", "Run"
+
+
+def watch(
+    engine: Annotated[
+        Path, typer.Option(help="model.onnx, model.associations.onnx or model.trt.", rich_help_panel=ENGINE)
+    ],
+    follow: Annotated[
+        Path | None,
+        typer.Option(
+            help="Read this file as it grows, through rotation, instead of stdin.",
+            metavar="FILE",
+            rich_help_panel=INPUT,
+        ),
+    ] = None,
+    from_end: Annotated[
+        bool,
+        typer.Option("--from-end", help="With --follow: only lines added from now on.", rich_help_panel=INPUT),
+    ] = False,
+    format_: Annotated[
+        Literal["auto", "json", "csv"],
+        typer.Option("--format", help="JSON lines or CSV; auto looks at the first line.", rich_help_panel=INPUT),
+    ] = "auto",
+    header: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns of CSV that has no header line, separated by commas.", metavar="NAMES", rich_help_panel=INPUT
+        ),
+    ] = None,
+    time_column: Annotated[
+        str | None,
+        typer.Option(help="Carried through, must rise within a series. Default: the model's.", rich_help_panel=INPUT),
+    ] = None,
+    no_time: Annotated[
+        bool, typer.Option("--no-time", help="Rows have no time, whatever the model knew.", rich_help_panel=INPUT)
+    ] = False,
+    series_column: Annotated[
+        str | None,
+        typer.Option(help="Tells series apart, carried through. Default: the model's.", rich_help_panel=INPUT),
+    ] = None,
+    one_series: Annotated[
+        bool,
+        typer.Option("--one-series", help="The input is one series, whatever the model knew.", rich_help_panel=INPUT),
+    ] = False,
+    threshold: Annotated[
+        str | None,
+        typer.Option(help="A number, or auto: the paper's gap statistic. Default: the model's.", rich_help_panel=SCORE),
+    ] = None,
+    ratio: Annotated[
+        float | None,
+        typer.Option(help="Threshold that this share of the validation rows exceeds.", rich_help_panel=SCORE),
+    ] = None,
+    score_mode: Annotated[ScoreMode | None, typer.Option(help="Default: the model's.", rich_help_panel=SCORE)] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="Of mode published. Default: the model's.", rich_help_panel=SCORE)
+    ] = None,
+    smooth: Annotated[
+        int | None,
+        typer.Option(help="Mean of the score over the last rows. Default: the model's.", rich_help_panel=SCORE),
+    ] = None,
+    every: Annotated[
+        int, typer.Option(help="Score each so-many-th row of a series only.", metavar="K", rich_help_panel=SCORE)
+    ] = 1,
+    provider: Annotated[
+        Literal["cpu", "cuda", "tensorrt"], typer.Option(help="Where ONNX Runtime runs.", rich_help_panel=ENGINE)
+    ] = "cpu",
+    batch_size: Annotated[
+        int | None, typer.Option(help="Windows per call, at most.", show_default="8", rich_help_panel=ENGINE)
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="CPU threads of the engine. Default: all.", rich_help_panel=ENGINE)
+    ] = None,
+    max_delay_ms: Annotated[
+        float,
+        typer.Option(help="How long a row may wait for others to share a batch.", metavar="MS", rich_help_panel=RUN),
+    ] = 10.0,
+    max_series: Annotated[
+        int,
+        typer.Option(help="Remember so many series; the least recently seen goes first.", rich_help_panel=RUN),
+    ] = 10_000,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep what is remembered in this file, and go on from it.", metavar="FILE", rich_help_panel=RUN
+        ),
+    ] = None,
+    state_interval: Annotated[
+        float,
+        typer.Option(help="Seconds between writes of the state; it is also written at the end.", rich_help_panel=RUN),
+    ] = 60.0,
+) -> None:
+    """Score rows as they come, from stdin or from a file that grows.
+
+    Rows are JSON lines or CSV, columns are found by name. Each row gets a JSON line on stdout: its number, time and
+    series, score and is_anomaly. A row is scored as the last of its window; the score is null until its series has a
+    full one. Lines that cannot be used are reported on stderr and left out.
+
+    [bold]Examples[/bold]
+
+      tail -F sensors.jsonl | at-infer watch --engine model.onnx --state watch.state
+
+      at-infer watch --engine model.onnx --follow sensors.csv --series-column machine --max-delay-ms 50
+    """
+    _check(threads, one_series and series_column is not None, no_time and time_column is not None)
+    if from_end and follow is None:
+        raise ConfigError("from end: goes with --follow; lines of stdin are read as they come")
+    if not state_interval >= 0:
+        raise ConfigError(f"state interval: {state_interval:g} s is not a time to wait; give 0 or more")
+    with _Stop() as stop:
+        from at_infer.output import check_writable
+        from at_infer.scorer import ScoreOptions
+        from at_infer.stream.rows import RowReader
+        from at_infer.stream.scorer import StreamScorer
+        from at_infer.stream.watch import Watch
+
+        options = ScoreOptions(
+            mode=score_mode,
+            temperature=temperature,
+            smooth=smooth,
+            threshold=_number_or_auto(threshold),
+            ratio=ratio,
+            align="last",
+        )
+        with StreamScorer(
+            engine,
+            options,
+            every=every,
+            max_series=max_series,
+            provider=provider,
+            threads=threads,
+            batch_size=batch_size,
+        ) as stream:
+            known = stream.metadata
+            reader = RowReader(
+                known.columns,
+                time_column=None if no_time else time_column or known.time_column,
+                series_column=None if one_series else series_column or known.series_column,
+                format=format_,
+                header=None if header is None else [name.strip() for name in header.split(",")],
+            )
+            kept: dict[str, Any] = {}
+            if state is not None:
+                check_writable(state, overwrite=True)
+                kept = stream.load(state) if state.exists() else {}
+            with _lines(follow, kept.get("position"), from_end=from_end) as lines:
+                loop = Watch(
+                    lines,
+                    reader,
+                    stream,
+                    sys.stdout.buffer,
+                    _say,
+                    max_delay_s=max_delay_ms / 1000,
+                    first_row=kept.get("row", 0),
+                    state=state,
+                    state_interval_s=state_interval,
+                )
+                try:
+                    loop.run(lambda: stop.requested)
+                except BrokenPipeError:
+                    _forget_stdout()
+                    return
+                except OutputError:
+                    _forget_stdout()
+                    raise
+            summary = _text(loop.tally, stream)
+    if stop.number == signal.SIGINT:
+        raise KeyboardInterrupt(summary)
+    _say(summary)
+
+
+def _check(threads: int | None, two_series: bool, two_times: bool) -> None:
+    if threads is not None and threads < 1:
+        raise ConfigError(f"threads: {threads} is too small; at least 1")
+    if two_series:
+        raise ConfigError("series: --one-series excludes --series-column; give one of them")
+    if two_times:
+        raise ConfigError("time: --no-time excludes --time-column; give one of them")
+
+
+class _Stop(Interrupt):
+    """Which signal it was tells how to end."""
+
+    number: int | None = None
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.number = number
+        super()._handle(number, frame)
+
+
+def _lines(follow: Path | None, position: dict[str, Any] | None, *, from_end: bool) -> "Lines":
+    from at_infer.stream.lines import FollowedLines, PipedLines
+
+    if follow is None:
+        if sys.stdin is None:
+            raise ConfigError("stdin: is closed; pipe rows into it, or pass --follow")
+        return PipedLines(sys.stdin.fileno())
+    return FollowedLines(follow, position=position, from_end=from_end, say=_say)
+
+
+def _say(text: str) -> None:
+    print("".join(c if c.isprintable() else "?" for c in text), file=sys.stderr, flush=True)
+
+
+def _forget_stdout() -> None:
+    """Nobody reads on; what is still buffered must not be tried again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _text(tally: "Tally", stream: "StreamScorer") -> str:
+    dropped = f", {tally.dropped_series} dropped" if tally.dropped_series else ""
+    return (
+        f"{tally.rows} rows of {stream.series} series{dropped}: {tally.scored} scored, {tally.anomalies} anomalous, "
+        f"{tally.bad_lines} bad lines; threshold {stream.threshold:.4g}"
+    )
