@@ -64,11 +64,14 @@ class Parts:
     def begin(self, journal: Mapping[str, Any]) -> None:
         """Start anew; what an earlier run left is dropped."""
         try:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self.discard()
             self.folder.mkdir()
+            self._note(journal)
         except OSError as error:
             raise OutputError(f"{self.output}: could not be written ({error.strerror or error})") from None
-        self._note(journal)
+        except OutputError:
+            self.discard()
+            raise
 
     def _note(self, journal: Mapping[str, Any]) -> None:
         with atomic_path(self.folder / "journal.json") as temporary:
