@@ -14,6 +14,7 @@ from at_infer.cli.export import export
 from at_infer.cli.generate import generate
 from at_infer.cli.inspect import inspect
 from at_infer.cli.score import score
+from at_infer.cli.threshold import threshold
 from at_infer.cli.train import train
 from at_infer.cli.watch import watch
 from at_infer.errors import AtInferError
@@ -56,6 +57,7 @@ app.command()(export)
 app.command()(score)
 app.command()(watch)
 app.command()(evaluate)
+app.command()(threshold)
 app.command()(bench)
 app.command()(inspect)
 app.command()(doctor)

@@ -1,0 +1,172 @@
+"""`at-infer threshold`: where to draw the line, and what that would flag."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from at_infer.cli.evaluate import rows_a_day
+from at_infer.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from at_infer.metadata import Metadata
+    from at_infer.validation_scores import Choice, ValidationScores
+
+SCORES, METHOD, COPY = "Validation scores", "Method", "Output"
+
+
+def threshold(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="model.onnx, or model.trt with its sidecar.")],
+    scores: Annotated[
+        str | None,
+        typer.Option(
+            help="Parquet of at-infer score on normal rows. Default: the quantiles that the model kept.",
+            rich_help_panel=SCORES,
+        ),
+    ] = None,
+    rows_per_day: Annotated[float | None, typer.Option(help="To tell rates per day.", rich_help_panel=SCORES)] = None,
+    interval: Annotated[
+        float | None, typer.Option(help="Seconds between rows, instead of --rows-per-day.", rich_help_panel=SCORES)
+    ] = None,
+    method: Annotated[
+        Literal["ratio", "fixed", "gap", "spot"] | None,
+        typer.Option(help="The one to write. Default: show all of them.", rich_help_panel=METHOD),
+    ] = None,
+    ratio: Annotated[
+        float, typer.Option(help="Share of the validation rows above (the paper's r).", rich_help_panel=METHOD)
+    ] = 0.01,
+    delta: Annotated[float | None, typer.Option(help="A fixed threshold.", rich_help_panel=METHOD)] = None,
+    false_alarms_per_day: Annotated[
+        float, typer.Option(help="Target of spot: flagged normal rows a day.", rich_help_panel=METHOD)
+    ] = 1.0,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Copy of the model with the chosen threshold.", rich_help_panel=COPY),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an existing copy.", rich_help_panel=COPY)
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Everything as one JSON document.", rich_help_panel=COPY)
+    ] = False,
+) -> None:
+    """Choose a threshold from validation scores, and write it into a copy of a model.
+
+    ratio is the paper's r, fixed its delta, gap its appendix (two clusters of scores). spot extrapolates the tail of
+    the scores by extreme value theory to a rate of false alarms. No labels are used.
+
+    [bold]Examples[/bold]
+
+      at-infer threshold model.onnx --rows-per-day 1440
+
+      at-infer threshold model.onnx --method spot --false-alarms-per-day 0.5 --interval 60 -o quiet.onnx
+    """
+    per_day = rows_a_day(rows_per_day, interval)
+    _check(method, ratio, delta, false_alarms_per_day, output)
+    from dataclasses import asdict, replace
+
+    from at_infer.config import Threshold
+    from at_infer.engines.copies import check_copy, write_copy
+    from at_infer.protocol import read_model_metadata
+    from at_infer.validation_scores import choices, flagged, histogram
+
+    metadata = read_model_metadata(model)
+    if output is not None:
+        check_copy(model, output, overwrite=overwrite)
+    known = _scores(model, metadata, scores)
+    recorded = flagged(
+        known, "recorded", f"in the model, by {metadata.threshold.method}", metadata.threshold.value, per_day
+    )
+    found = [
+        recorded,
+        *choices(known, ratio=ratio, delta=delta, false_alarms_per_day=false_alarms_per_day, rows_per_day=per_day),
+    ]
+    chosen = next((choice for choice in found if choice.method == method), None)
+    if chosen is not None and chosen.threshold is None:
+        raise ConfigError(f"threshold: {chosen.note}")
+    if output is not None and chosen is not None and chosen.threshold is not None:
+        kept = Threshold(
+            value=chosen.threshold,
+            method={"spot": "peaks-over-threshold"}.get(chosen.method, chosen.method),
+            ratio=ratio if chosen.method == "ratio" else None,
+            validation_rows=known.rows,
+        )
+        write_copy(model, output, replace(metadata, threshold=kept))
+    if as_json:
+        document = {
+            "model": str(model),
+            "scores": known.source,
+            "rows": known.rows,
+            "rows_per_day": per_day,
+            "choices": [asdict(choice) for choice in found],
+            "histogram": [asdict(one) for one in histogram(known)],
+            "method": method,
+            "output": None if output is None else str(output),
+        }
+        print(json.dumps(document, allow_nan=False))
+    else:
+        print("\n".join(_lines(known, found, chosen, output)))
+
+
+def _check(
+    method: str | None, ratio: float, delta: float | None, false_alarms_per_day: float, output: Path | None
+) -> None:
+    if output is not None and method is None:
+        raise ConfigError("threshold: --output needs --method, the choice is yours")
+    if method == "fixed" and delta is None:
+        raise ConfigError("threshold: --method fixed needs --delta")
+    if not 0 <= ratio < 1:
+        raise ConfigError(f"ratio: {ratio:g} is not a share in [0, 1); 0.01 means one percent")
+    if delta is not None and not abs(delta) < 3e38:
+        raise ConfigError(f"delta: {delta} is not a finite number")
+    if not 0 < false_alarms_per_day < float("inf"):
+        raise ConfigError(f"false alarms per day: {false_alarms_per_day:g} is not a positive number")
+
+
+def _scores(model: Path, metadata: "Metadata", source: str | None) -> "ValidationScores":
+    """Of a file that this model wrote, or the quantiles that it kept."""
+    from at_infer.metadata import PREFIX
+    from at_infer.parquet.labels import read_scores
+    from at_infer.validation_scores import ValidationScores
+
+    if source is None:
+        values = metadata.quantiles.get(metadata.score.mode)
+        if values is None:
+            raise DataError(f"{model}: kept no validation scores of mode {metadata.score.mode}; pass --scores")
+        rows = metadata.threshold.validation_rows
+        return ValidationScores(f"quantiles kept in {model}", rows, metadata.quantile_levels, values)
+    read = read_scores(source)
+    expected = {"checkpoint_sha256": metadata.checkpoint_sha256, "score": metadata.score.to_dict()}
+    for name, value in expected.items():
+        written = read.properties.get(PREFIX + name)
+        if written is not None and json.loads(written) != value:
+            what = "another model" if name == "checkpoint_sha256" else "another score mode, temperature or smoothing"
+            raise DataError(f"{source}: has scores of {what}; score with {model.name} as it is")
+    return ValidationScores.of_scores(source, read.scores)
+
+
+def _lines(known: "ValidationScores", found: list["Choice"], chosen: "Choice | None", output: Path | None) -> list[str]:
+    from at_infer.validation_scores import histogram
+
+    lines = [f"{known.rows} validation scores ({known.source})", ""]
+    bins = histogram(known)
+    widest = max(one.share for one in bins)
+    for one in bins:
+        inside = [c.method for c in found if c.threshold is not None and one.low <= c.threshold < one.high]
+        mark = f"  < {', '.join(inside)}" if inside else ""
+        bar = "#" * round(40 * one.share / widest) or ("." if one.share > 0 else "")
+        lines.append(f"{one.low:>11.4g} .. {one.high:<11.4g}{one.share:>9.4%}  {bar}{mark}".rstrip())
+    outside = [c.method for c in found if c.threshold is not None and c.threshold >= bins[-1].high]
+    if outside:
+        lines.append(f"above all of them: {', '.join(outside)}")
+    lines += ["", f"{'method':10}{'threshold':>12}{'share':>11}{'rows':>10}{'a day':>9}  what"]
+    for c in found:
+        if c.threshold is None:
+            lines.append(f"{c.method:10}{'-':>12}{'-':>11}{'-':>10}{'-':>9}  {c.what}: {c.note}")
+        else:
+            a_day = "-" if c.rows_a_day is None else f"{c.rows_a_day:.3g}"
+            lines.append(f"{c.method:10}{c.threshold:>12.6g}{c.share:>11.4%}{c.rows:>10}{a_day:>9}  {c.what}")
+    if chosen is not None and output is not None:
+        lines += ["", f"{output}: a copy with threshold {chosen.threshold:.6g} by {chosen.method}"]
+    return lines
