@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +141,7 @@ def test_false_alarms_per_day_need_to_know_the_day(evaluate: Any, truth: pl.Data
     runs = found["false_alarms"]["score"]
     assert evaluate("--rows-per-day", 60)["concatenated"]["false_alarms_per_day"]["score"] == pytest.approx(runs / 10)
     assert evaluate("--interval", 1440)["concatenated"]["false_alarms_per_day"]["score"] == pytest.approx(runs / 10)
-    hours = [datetime(2024, 1, 1) + timedelta(hours=i % 200) for i in range(ROWS)]
+    hours = [datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=i % 200) for i in range(ROWS)]
     dated = evaluate(own=scores.with_columns(ts=pl.Series(hours)), labels=truth.with_columns(ts=pl.Series(hours)))
     assert dated["rows_per_day"] == pytest.approx(24)
     assert dated["concatenated"]["false_alarms_per_day"]["score"] == pytest.approx(runs / 25)
@@ -309,6 +309,22 @@ def test_scores_must_be_there_and_finite(evaluate: Any, scores: pl.DataFrame) ->
     none = scores.with_columns(score=pl.lit(None, pl.Float32))
     assert "no row has a score" in evaluate("--delta", 1, own=none)
     assert "is infinite in row 0" in evaluate(own=scores.with_columns(score=pl.lit(np.inf)))
+
+
+def test_series_may_be_numbered(evaluate: Any, scores: pl.DataFrame, truth: pl.DataFrame) -> None:
+    number = pl.col("host").replace_strict({"a": 3, "b": 1, "c": 2})
+    found = evaluate(own=scores.with_columns(host=number), labels=truth.with_columns(host=number))
+    assert [one["name"] for one in found["series"]] == ["3", "1"]
+    assert found["joined_on"] == "host and ts"
+
+
+def test_columns_of_others_in_front_of_the_score_are_no_keys(evaluate: Any, scores: pl.DataFrame) -> None:
+    noise = pl.Series(np.random.default_rng(2).normal(size=ROWS))
+    found = evaluate(own=scores.select("host", "ts", "score").insert_column(0, noise.alias("value")))
+    assert found["joined_on"] == "row number"
+    named = ("--series-column", "host", "--time-column", "ts")
+    found = evaluate(*named, own=scores.insert_column(0, noise.alias("value")))
+    assert found["joined_on"] == "host and ts"
 
 
 def test_a_series_per_file_is_a_series(evaluate: Any, scores: pl.DataFrame) -> None:

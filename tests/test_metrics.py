@@ -185,6 +185,23 @@ def test_affiliation_of_cases_worked_out_by_hand() -> None:
     assert affiliation(runs(labels), runs(np.zeros(11, np.bool_)), 11)["affiliation_recall"] == 0
 
 
+def test_affiliation_of_the_papers_example() -> None:
+    """Its second zone: from minute 30 to 120, anomaly from 50 to 70, alarms from 40 to 60 and from 115 on."""
+    minute = np.arange(30, 120)
+    labels = (minute >= 50) & (minute < 70)
+    alarms = ((minute >= 40) & (minute < 60)) | (minute >= 115)
+    found = affiliation(runs(labels), runs(alarms), len(minute))
+    assert found["affiliation_precision"] == pytest.approx(0.672222222)
+    assert found["affiliation_recall"] == pytest.approx(0.944444444)
+    # The same between the neighbouring anomalies, which end and begin the zones.
+    minute = np.arange(180)
+    labels = (minute < 10) | ((minute >= 50) & (minute < 70)) | ((minute >= 170) & (minute < 175))
+    alarms = ((minute >= 40) & (minute < 60)) | ((minute >= 115) & (minute < 120))
+    found = affiliation(runs(labels), runs(alarms), len(minute))
+    assert found["affiliation_precision"] == pytest.approx(0.672222222)
+    assert found["affiliation_recall"] == pytest.approx(0.944444444 / 3)
+
+
 def test_affiliation_does_not_depend_on_how_rows_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     labels, scores = example(3)
     whole = affiliation(runs(labels), runs(scores > 1.5), len(labels))

@@ -140,12 +140,14 @@ def _keys(file: InputFile, time: str | None, series: str | None, taken: set[str]
             break
         front.append(name)
     free = [name for name in front if name not in (time, series, "row", "file")]
-    for name in free[-2:]:
-        kind = file.schema[name]
-        if series is None and kind in (pl.String, pl.Categorical, pl.Enum):
-            series = name
-        elif time is None and (kind.is_temporal() or kind.is_integer() or kind.is_float()):
-            time = name
+    if len(free) == 2 and time is None and series is None:
+        series, time = free
+    elif len(free) == 1:
+        textual = file.schema[free[0]] in (pl.String, pl.Categorical, pl.Enum)
+        if textual and series is None:
+            series = free[0]
+        elif not textual and time is None:
+            time = free[0]
     of_file = ["file"] if "file" in front and series != "file" else []
     numbered = "row" in front and "row" not in (time, series)
     return _Keys(time, [*of_file, *([] if series is None else [series])], "row" if numbered else None)
