@@ -35,3 +35,7 @@ class EngineError(AtInferError):
 
 class ExportError(AtInferError):
     """A model that cannot be exported as asked, or whose export does not agree with it."""
+
+
+class ClusterError(AtInferError):
+    """A Ray cluster that cannot be reached, or whose workers cannot do the work."""
