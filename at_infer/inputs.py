@@ -1,0 +1,164 @@
+"""The files of an input, as a run on many machines knows them: where they are, how long, which series they hold."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from at_infer.splits import Offsets, Series
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One input file."""
+
+    name: str
+    """As the user wrote it: in messages and in the output."""
+    path: str
+    """As any worker finds it."""
+    hive: bool | None
+    """Do folders named key=value become columns? None: of a folder only."""
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What is read of each file."""
+
+    features: tuple[str, ...]
+    time_column: str | None
+    series_column: str | None
+    series_per_file: bool
+
+    @property
+    def keys(self) -> list[str]:
+        """The time and the series column, as far as there are any."""
+        return [key for key in (self.time_column, self.series_column) if key is not None]
+
+    @property
+    def is_one_series(self) -> bool:
+        """Do all files together hold one series?"""
+        return self.series_column is None and not self.series_per_file
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """Some rows of one file."""
+
+    place: Place
+    file_first: int
+    """Row of the whole input that the file starts with."""
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a look at the key columns of a file shows."""
+
+    rows: int
+    runs: tuple[tuple[str, int], ...] = ()
+    """Series of the series column, and the row that each starts with."""
+    dtypes: tuple[tuple[str, str], ...] = ()
+    """Types of the key columns."""
+
+
+@dataclass(slots=True)
+class Found:
+    """The input as a whole."""
+
+    offsets: Offsets
+    """Files that cannot be used count as empty."""
+    series: list[Series] = field(default_factory=list)
+    empty_series: int = 0
+    """Files without rows that are series of their own."""
+    errors: dict[int, str] = field(default_factory=dict)
+    """Files that cannot be used, and why."""
+
+
+def find_series(places: Sequence[Place], surveys: Sequence[Survey | str], columns: Columns) -> Found:
+    """Put the files together; a file that does not fit is left out and said, the others stay what they are.
+
+    A survey that is a text says why there is none.
+    """
+    errors = {number: survey for number, survey in enumerate(surveys) if isinstance(survey, str)}
+    usable = [Survey(0) if isinstance(survey, str) else survey for survey in surveys]
+    _compare_types(places, usable, errors)
+    if not columns.keys and columns.series_per_file:
+        _leave_out_rows_without_numbers(places, surveys, errors)
+    if columns.series_column is not None and not columns.series_per_file:
+        _leave_out_series_that_start_again(places, usable, columns.series_column, errors)
+    for number in errors:
+        usable[number] = Survey(0)
+    found = Found(Offsets([survey.rows for survey in usable]), errors=errors)
+    for number, survey in enumerate(usable):
+        first, end = (int(row) for row in found.offsets.offsets[number : number + 2])
+        if number in errors or (survey.rows == 0 and not columns.series_per_file):
+            continue
+        if survey.rows == 0:
+            found.empty_series += 1
+        elif columns.is_one_series:
+            found.series = [Series("", 0, end)]
+        elif columns.series_column is None:
+            found.series.append(Series(places[number].name, first, end))
+        else:
+            _add_runs(found.series, survey, first, places[number].name if columns.series_per_file else None)
+    return found
+
+
+def _add_runs(series: list[Series], survey: Survey, first: int, file: str | None) -> None:
+    """The series of one file; the first of them may go on from the file before it."""
+    ends = [*(row for _, row in survey.runs[1:]), survey.rows]
+    for number, ((name, row), end) in enumerate(zip(survey.runs, ends, strict=True)):
+        if file is None and number == 0 and series and series[-1].name == name:
+            series[-1] = Series(name, series[-1].first, first + end)
+        else:
+            series.append(Series(name if file is None else f"{file}: {name}", first + row, first + end))
+
+
+def _compare_types(places: Sequence[Place], surveys: Sequence[Survey], errors: dict[int, str]) -> None:
+    head = next((number for number, survey in enumerate(surveys) if survey.rows), None)
+    if head is None:
+        return
+    expected = dict(surveys[head].dtypes)
+    for number, survey in enumerate(surveys):
+        for name, dtype in survey.dtypes:
+            if dtype != expected[name]:
+                errors[number] = (
+                    f"{places[number].name}: column {name!r} is {dtype} but in {places[head].name} it is "
+                    f"{expected[name]}; write both alike"
+                )
+
+
+def _leave_out_rows_without_numbers(
+    places: Sequence[Place], surveys: Sequence[Survey | str], errors: dict[int, str]
+) -> None:
+    """The output would number the rows of the whole input, which nobody can do behind a file of unknown length."""
+    unknown = next((number for number, survey in enumerate(surveys) if isinstance(survey, str)), len(places))
+    for number in range(unknown + 1, len(places)):
+        if number not in errors:
+            errors[number] = (
+                f"{places[number].name}: its rows cannot be numbered before {places[unknown].name} is mended"
+            )
+
+
+def _leave_out_series_that_start_again(
+    places: Sequence[Place], surveys: Sequence[Survey], series_column: str, errors: dict[int, str]
+) -> None:
+    seen: set[str] = set()
+    last: str | None = None
+    for number, survey in enumerate(surveys):
+        if number in errors:
+            last = None
+            continue
+        again = [(name, row) for at, (name, row) in enumerate(survey.runs) if name in seen and (at or name != last)]
+        if again:
+            name, row = again[0]
+            errors[number] = (
+                f"{places[number].name}: row {row}: series {name!r} starts again; sort the rows by {series_column} and "
+                f"time"
+            )
+            last = None
+            continue
+        if survey.runs:
+            seen |= {name for name, _ in survey.runs}
+            last = survey.runs[-1][0]
