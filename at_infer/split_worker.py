@@ -1,0 +1,151 @@
+"""A worker: one engine, and the few things that it is asked to do. Ray makes actors of it; it knows nothing of Ray."""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+
+from at_infer import __version__
+from at_infer.engines import Provider
+from at_infer.engines.family import engine_for, file_sha256
+from at_infer.errors import AtInferError, DataError, OutputError
+from at_infer.inputs import Columns, Place, Survey
+from at_infer.scorer import ScoreOptions, Scorer
+
+if TYPE_CHECKING:
+    from at_infer.split_scoring import SplitResult, SplitTask
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What every worker has to know."""
+
+    version: str
+    engine: str
+    engine_sha256: str
+    options: ScoreOptions
+    provider: Provider
+    threads: int
+    batch_size: int | None
+    columns: Columns
+    folder: str
+    """Where splits are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A worker that is ready."""
+
+    host: str
+    pid: int
+    engine: str
+    """Runtime and device in words."""
+    engine_file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Something the user can fix, said by a worker."""
+
+    kind: Literal["data", "engine", "output"]
+    message: str
+
+
+class Job(NamedTuple):
+    """A method of `SplitWorker` and what it is called with."""
+
+    method: Literal["survey", "measure", "score"]
+    payload: Any
+    attempts: int = 1
+
+
+class Lost(NamedTuple):
+    """A worker died on a job."""
+
+    why: str
+
+
+class SplitWorker:
+    """One engine on one machine. polars is loaded when it is needed: whoever starts workers sets its threads first."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self.settings = settings
+        self.host = socket.gethostname()
+
+    def open(self, compute_capability: int | None) -> Opened | Failure:
+        """Open the engine that fits this machine's GPU, or its lack of one."""
+
+        def open_engine() -> Opened:
+            given = self.settings
+            if given.version != __version__:
+                raise AtInferError(f"has at-infer {__version__}, the run was started by {given.version}")
+            path = Path(given.engine)
+            if not path.is_file():
+                raise AtInferError(f"{path}: no such file; every machine must find the engine under this path")
+            if file_sha256(path) != given.engine_sha256:
+                raise AtInferError(f"{path}: is another file than where the run was started; copy it to every machine")
+            if not Path(given.folder).is_dir():
+                raise AtInferError(f"{given.folder}: no such folder; every machine must see the output under this path")
+            if given.provider == "cpu":
+                path = engine_for(path, compute_capability)
+            self.scorer = Scorer(
+                path, given.options, provider=given.provider, threads=given.threads, batch_size=given.batch_size
+            )
+            return Opened(self.host, os.getpid(), self.scorer.engine.describe(), path.name)
+
+        answer = _failures(open_engine)
+        return Failure("engine", f"worker on {self.host}: {answer.message}") if isinstance(answer, Failure) else answer
+
+    def survey(self, places: Sequence[Place]) -> list[Survey | Failure]:
+        """Look at the key columns of some files."""
+        from at_infer.parquet.ranges import survey
+
+        def look(place: Place) -> Survey | Failure:
+            return _failures(lambda: survey(place, self.settings.columns))
+
+        return [look(place) for place in places]
+
+    def measure(self, rows: int) -> float | Failure:
+        """Rows per second of the engine, with the batch size that suits about so many rows."""
+
+        def measure() -> float:
+            scorer = self.scorer
+            scorer.choose_batch_size(rows)
+            count, known = scorer.batch_size or 1, scorer.metadata
+            mean = np.asarray(known.scaler.mean, np.float32)
+            windows = np.broadcast_to(mean, (count, known.model.window, known.model.features)).copy()
+            scorer.engine.run(windows)
+            begin = time.perf_counter()
+            scorer.engine.run(windows)
+            return count * scorer.layout.stride / (time.perf_counter() - begin)
+
+        return _failures(measure)
+
+    def score(self, task: "SplitTask") -> "SplitResult | Failure":
+        """Score a split and write it."""
+        from at_infer.split_scoring import score_split
+
+        def score() -> "SplitResult":
+            self.scorer.choose_batch_size(task.share)
+            return score_split(task, self.scorer, self.settings.columns, Path(self.settings.folder))
+
+        return _failures(score)
+
+
+def _failures(act: Callable[[], T]) -> T | Failure:
+    """Errors that the user can fix travel as values: as exceptions Ray would wrap them."""
+    try:
+        return act()
+    except DataError as error:
+        return Failure("data", str(error))
+    except OutputError as error:
+        return Failure("output", str(error))
+    except AtInferError as error:
+        return Failure("engine", str(error))
