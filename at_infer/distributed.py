@@ -1,0 +1,369 @@
+"""score_on_workers(): one input cut into splits, scored by any number of workers, kept split by split."""
+
+import json
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Protocol
+
+from at_infer import __version__
+from at_infer.engines import PLAN_SUFFIXES, Provider
+from at_infer.engines.family import PlanOnPaper, file_sha256
+from at_infer.errors import ClusterError, ConfigError, DataError, OutputError
+from at_infer.inputs import Columns, Found, Survey, find_series
+from at_infer.interrupt import Interrupt
+from at_infer.manifest import (
+    NAME,
+    InputEntry,
+    Manifest,
+    SplitEntry,
+    prepare_folder,
+    remove_splits,
+)
+from at_infer.parquet.parts import check_names
+from at_infer.parquet.ranges import find_places, read_properties
+from at_infer.pipeline import Observer, Summary
+from at_infer.scored import added_columns
+from at_infer.scorer import ScoreOptions, Scorer
+from at_infer.split_plan import SplitPlan
+from at_infer.split_scoring import PROPERTY, SplitResult
+from at_infer.split_worker import Failure, Job, Lost, Opened, WorkerSettings
+from at_infer.splits import choose_split_rows
+
+ATTEMPTS = 3  # of a split whose engine fails or whose worker dies
+SAVE_S = 2.0  # a manifest of many splits is not written after each of them
+SURVEY_FILES = 64  # files that a worker looks at before it answers
+
+Say = Callable[[str], None]
+
+
+class Workers(Protocol):
+    """Some workers that are open, or opening."""
+
+    count: int
+    """How many there are to be."""
+    opened: Sequence[Opened]
+    """Those that have been ready so far."""
+
+    def run(self, jobs: deque[Job]) -> Iterator[tuple[Job, Any] | None]:
+        """Give out jobs, also those added meanwhile, and yield what came of each; None now and then."""
+
+
+OpenWorkers = Callable[[WorkerSettings], AbstractContextManager[Workers]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSummary(Summary):
+    """What a run on many workers did; times are summed over the workers."""
+
+    workers: int
+    lost_workers: int
+    splits: int
+    skipped_splits: int
+    """Done by an earlier run."""
+    split_rows: int
+
+
+def score_on_workers(
+    source: str | Path,
+    engine: str | Path,
+    output: str | Path,
+    options: ScoreOptions | None = None,
+    *,
+    open_workers: OpenWorkers,
+    time_column: str | None = None,
+    series_column: str | None = None,
+    one_series: bool = False,
+    series_per_file: bool = False,
+    provider: Provider = "cpu",
+    threads: int = 1,
+    batch_size: int | None = None,
+    split_rows: int | None = None,
+    overwrite: bool = False,
+    observe: Observer = lambda _done, _all: None,
+    say: Say = lambda _: None,
+) -> ClusterSummary:
+    """Score every row of an input; `output` becomes a folder of Parquet files, in name order the rows of the input.
+
+    What an earlier run has finished in this folder stays as it is.
+    """
+    path = Path(engine).resolve()
+    sha256 = file_sha256(path)
+    paper = PlanOnPaper(path) if path.suffix in PLAN_SUFFIXES else path
+    with Scorer(paper, options, threads=1, batch_size=batch_size) as scorer:
+        known = scorer.metadata
+        if one_series and (series_column is not None or series_per_file):
+            raise ConfigError("series: --one-series excludes --series-column and --series-per-file; give one of them")
+        if split_rows is not None and split_rows < 1:
+            raise ConfigError(f"split rows: {split_rows} is too small; at least 1")
+        columns = Columns(
+            tuple(known.columns),
+            time_column or known.time_column,
+            None if one_series else series_column or known.series_column,
+            series_per_file,
+        )
+        check_names(columns.keys, [*added_columns(scorer), *(["file"] if series_per_file else [])])
+        run = _Run(str(source), Path(output), scorer, columns, observe, say)
+        settings = WorkerSettings(
+            version=__version__,
+            engine=str(path),
+            engine_sha256=sha256,
+            options=scorer.options,
+            provider=provider,
+            threads=threads,
+            batch_size=batch_size,
+            columns=columns,
+            folder=str(Path(output).resolve()),
+        )
+        identity = {
+            "at_infer": __version__,
+            "model": {"file": path.name, "sha256": sha256, "checkpoint_sha256": known.checkpoint_sha256},
+            "options": scorer.options.to_dict(),
+            "time column": columns.time_column,
+            "series column": columns.series_column,
+            "series per file": series_per_file,
+        }
+        return run.run(settings, identity, open_workers, split_rows=split_rows, overwrite=overwrite)
+
+
+class _Run:
+    """One run: survey, plan, score, sum up."""
+
+    def __init__(
+        self, source: str, folder: Path, scorer: Scorer, columns: Columns, observe: Observer, say: Say
+    ) -> None:
+        self.source, self.folder, self.scorer, self.columns = source, folder, scorer, columns
+        self.observe, self.say = observe, say
+        self.places = find_places(source, series_per_file=columns.series_per_file)
+        self.begin = time.perf_counter()
+        self.lost_workers = 0
+        self.resumed_rows = self.skipped_splits = 0
+
+    def run(
+        self,
+        settings: WorkerSettings,
+        identity: dict[str, Any],
+        open_workers: OpenWorkers,
+        *,
+        split_rows: int | None,
+        overwrite: bool,
+    ) -> ClusterSummary:
+        """Everything from the manifest of an earlier run to the summary of this one."""
+        self._open_folder(identity, overwrite)
+        earlier = self._summary_of_earlier_run()
+        if earlier is not None:
+            return earlier
+        with Interrupt() as self.interrupt, open_workers(settings) as workers:
+            self.found = self._survey(workers)
+            self._plan(workers, self.found, split_rows)
+            self._score(workers)
+        return self._finish(workers)
+
+    def _open_folder(self, identity: dict[str, Any], overwrite: bool) -> None:
+        if "://" not in self.source and self.folder.resolve().is_relative_to(Path(self.source).resolve()):
+            raise OutputError(f"{self.folder}: is in the input folder; choose another output")
+        inputs = [InputEntry.of(place) for place in self.places]
+        start_again = overwrite and (self.folder / NAME).is_file()
+        manifest = None if start_again else Manifest.load(self.folder)
+        if manifest is not None:
+            manifest.check(identity, inputs)
+            manifest.identity = identity
+        prepare_folder(self.folder)
+        self.manifest = manifest or Manifest(self.folder, identity, inputs)
+        self.manifest.inputs = inputs
+        for entry in self.manifest.splits.values():
+            self._look_for_file(entry)
+
+    def _look_for_file(self, entry: SplitEntry) -> None:
+        """A split is done if its file is there and says so, whatever the manifest knew when it was written last."""
+        properties = read_properties(self.folder / entry.file)
+        result = json.loads((properties or {}).get(PROPERTY, "{}"))
+        if result.pop("key", None) == entry.key:
+            entry.status, entry.error, entry.result = "done", None, result
+        elif entry.status == "done":
+            entry.status = "waiting"
+
+    def _summary_of_earlier_run(self) -> ClusterSummary | None:
+        """Nothing is left to do."""
+        manifest = self.manifest
+        if manifest.summary is None or len(manifest.done) < len(manifest.splits):
+            return None
+        self.say(f"{self.folder}: all {len(manifest.splits)} splits are done already")
+        told = manifest.summary | {
+            "resumed_rows": manifest.summary["rows"],
+            "skipped_splits": len(manifest.splits),
+            "lost_workers": 0,
+            "workers": 0,
+            "seconds": time.perf_counter() - self.begin,
+            "rows_per_s": 0.0,
+        }
+        return ClusterSummary(**{entry.name: told[entry.name] for entry in fields(ClusterSummary)})
+
+    def _answers(self, workers: Workers, jobs: deque[Job]) -> Iterator[tuple[Job, Any]]:
+        """What came of each job; a job whose worker died is given to another."""
+        for answer in workers.run(jobs):
+            if self.interrupt.requested:
+                raise KeyboardInterrupt(self._kept())
+            if answer is None:
+                continue
+            job, value = answer
+            retry = isinstance(value, Lost) or (isinstance(value, Failure) and value.kind == "engine")
+            if isinstance(value, Lost):
+                self.lost_workers += 1
+            if retry and job.attempts < ATTEMPTS:
+                jobs.append(job._replace(attempts=job.attempts + 1))
+                continue
+            if isinstance(value, Lost):
+                value = Failure("engine", f"{job.attempts} workers died on it, the last one: {value.why}")
+            yield job, value
+
+    def _survey(self, workers: Workers) -> Found:
+        """The workers look at the key columns, file by file."""
+        step = max(1, min(SURVEY_FILES, len(self.places) // (4 * workers.count)))
+        jobs = deque(Job("survey", tuple(self.places[at : at + step])) for at in range(0, len(self.places), step))
+        numbers = {place: number for number, place in enumerate(self.places)}
+        surveys: list[Survey | str] = [Survey(0)] * len(self.places)
+        for job, answer in self._answers(workers, jobs):
+            for at, place in enumerate(job.payload):
+                seen = answer if isinstance(answer, Failure) else answer[at]
+                surveys[numbers[place]] = seen.message if isinstance(seen, Failure) else seen
+        found = find_series(self.places, surveys, self.columns)
+        for number, error in found.errors.items():
+            self.manifest.inputs[number].error = error
+        if found.errors and self.columns.is_one_series:
+            raise DataError(f"{next(iter(found.errors.values()))}; the files are one series, none can be left out")
+        for entry, survey in zip(self.manifest.inputs, surveys, strict=True):
+            entry.rows = survey.rows if isinstance(survey, Survey) else None
+        if not found.series and not found.empty_series:
+            raise DataError(next(iter(found.errors.values()), f"{self.source}: has no rows"))
+        self._check_short(found)
+        return found
+
+    def _check_short(self, found: Found) -> None:
+        """What the scorer would say of a series without a single window, before any work."""
+        policy, window = self.scorer.options.short_series, self.scorer.layout.window
+        short = [series for series in found.series if series.rows < window]
+        self.short_series = len(short) + found.empty_series
+        if short and policy == "error":
+            name = f"series {short[0].name!r}" if short[0].name else "the input"
+            raise DataError(
+                f"{name}: has {short[0].rows} rows, fewer than the model's window of {window}; pass --short-series "
+                f"skip or pad"
+            )
+        if found.empty_series and policy != "skip":
+            raise DataError(f"{self.source}: a file has no rows; pass --short-series skip")
+
+    def _plan(self, workers: Workers, found: Found, split_rows: int | None) -> None:
+        """Cut the input, keep what is done, and list the rest."""
+        scorer, manifest = self.scorer, self.manifest
+        layout, smooth = scorer.layout, scorer.config.smooth
+        self.total_rows = sum(series.rows for series in found.series)
+        self.share = self.total_rows // workers.count
+        split_rows = manifest.split_rows or split_rows
+        if split_rows is None:
+            rate = self._measure(workers)
+            split_rows = choose_split_rows(
+                self.total_rows, layout, smooth=smooth, rows_per_s=rate, workers=workers.count
+            )
+        looks_back = scorer.metadata.fill == "forward"
+        self.plan = SplitPlan(self.places, found, layout, smooth=smooth, split_rows=split_rows, looks_back=looks_back)
+        manifest.splits = self.plan.keep(manifest.done)
+        self.skipped_splits = len(manifest.splits)
+        self.resumed_rows = sum(entry.rows for entry in manifest.done)
+        remove_splits(self.folder, keep=set(manifest.splits))
+        manifest.splits |= {entry.file: entry for entry in self.plan.add_rest()}
+        manifest.split_rows, manifest.summary = split_rows, None
+        manifest.save()
+
+    def _measure(self, workers: Workers) -> float:
+        for _, answer in self._answers(workers, deque([Job("measure", self.share)])):
+            if isinstance(answer, Failure):
+                raise ClusterError(answer.message)
+            return float(answer)
+        raise ClusterError("no worker has answered")
+
+    def _score(self, workers: Workers) -> None:
+        """Longest splits first: short ones fill the gaps at the end."""
+        waiting = [entry for entry in self.manifest.splits.values() if entry.status != "done"]
+        waiting.sort(key=lambda entry: -entry.rows)
+        jobs = deque(Job("score", self.plan.task(entry, self.share)) for entry in waiting)
+        done_rows, saved = self.resumed_rows, time.monotonic()
+        self.observe(done_rows, self.total_rows)
+        try:
+            for job, answer in self._answers(workers, jobs):
+                entry = self.manifest.splits[job.payload.name]
+                if isinstance(answer, SplitResult):
+                    if not (self.folder / entry.file).is_file():
+                        raise ClusterError(
+                            f"{self.folder / entry.file}: was written by a worker, but not where this machine sees it; "
+                            f"choose a folder that all machines share"
+                        )
+                    entry.status, entry.error, entry.result = "done", None, asdict(answer)
+                    done_rows += entry.rows
+                    self.observe(done_rows, self.total_rows)
+                elif answer.kind == "output":
+                    raise OutputError(f"{answer.message}; {self._kept()}")
+                elif answer.kind == "data" and (halves := self.plan.halve(entry)):
+                    # One bad series costs only itself.
+                    del self.manifest.splits[entry.file]
+                    self.manifest.splits |= {half.file: half for half in halves}
+                    jobs.extend(Job("score", self.plan.task(half, self.share)) for half in halves)
+                else:
+                    entry.status, entry.error = "failed", answer.message
+                    for number in self.plan.files(entry):
+                        self.manifest.inputs[number].error = answer.message
+                if time.monotonic() - saved > SAVE_S:
+                    self.manifest.save()
+                    saved = time.monotonic()
+        finally:
+            self.manifest.save()
+
+    def _kept(self) -> str:
+        done, splits = len(self.manifest.done), len(self.manifest.splits)
+        return f"{done} of {splits} splits are kept in {self.folder}, the same command goes on from there"
+
+    def _finish(self, workers: Workers) -> ClusterSummary:
+        remove_splits(self.folder, keep={entry.file for entry in self.manifest.done})
+        failed = [entry.error for entry in self.manifest.splits.values() if entry.status == "failed"]
+        errors = list(dict.fromkeys([*self.found.errors.values(), *(error for error in failed if error)]))
+        if errors:
+            shown = "; ".join(errors[:3]) + (f"; and {len(errors) - 3} more" if len(errors) > 3 else "")
+            raise DataError(f"{shown}; {self._kept()}")
+        summary = self._summary(workers)
+        self.manifest.summary = asdict(summary)
+        self.manifest.save()
+        return summary
+
+    def _summary(self, workers: Workers) -> ClusterSummary:
+        results = [SplitResult(**entry.result) for entry in self.manifest.done if entry.result is not None]
+        seconds = time.perf_counter() - self.begin
+        engines = Counter(opened.engine for opened in workers.opened)
+        return ClusterSummary(
+            output=str(self.folder),
+            engine=", ".join(f"{count} x {engine}" for engine, count in engines.most_common()),
+            rows=self.total_rows,
+            series=len(self.found.series) + self.found.empty_series,
+            windows=sum(result.windows for result in results),
+            anomalies=sum(result.anomalies for result in results),
+            segments=sum(result.segments for result in results) - self.plan.segments_that_go_on(self.manifest.done),
+            unscored_rows=sum(result.unscored_rows for result in results),
+            bad_windows=sum(result.bad_windows for result in results),
+            short_series=self.short_series,
+            threshold=self.scorer.threshold,
+            score_mode=self.scorer.config.mode,
+            batch_size=self.scorer.batch_size or 0,
+            resumed_rows=self.resumed_rows,
+            seconds=seconds,
+            rows_per_s=(self.total_rows - self.resumed_rows) / seconds,
+            read_s=sum(result.read_s for result in results),
+            engine_s=sum(result.engine_s for result in results),
+            write_s=sum(result.write_s for result in results),
+            workers=workers.count,
+            lost_workers=self.lost_workers,
+            splits=len(self.manifest.splits),
+            skipped_splits=self.skipped_splits,
+            split_rows=self.plan.split_rows,
+        )

@@ -1,0 +1,172 @@
+"""The manifest of a folder of splits: which model, options and files they belong to, and which of them are done."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from at_infer.errors import OutputError
+from at_infer.inputs import Place
+from at_infer.output import atomic_path, check_writable
+
+FORMAT = 1
+NAME = "manifest.json"
+SPLIT_FILE = re.compile(r"\d{6,}-\d{12,}\.parquet")
+Status = Literal["waiting", "done", "failed"]
+START_AGAIN = "choose another folder, or pass --overwrite to start again"
+
+
+def split_file(file: int, row: int) -> str:
+    """Name of the split that starts in this row of this file: names sort like the rows of the input."""
+    return f"{file:06}-{row:012}.parquet"
+
+
+@dataclass(slots=True)
+class InputEntry:
+    """One input file, as it was."""
+
+    name: str
+    size: int
+    mtime_ns: int
+    rows: int | None = None
+    error: str | None = None
+    """Why it, or a split that reads it, could not be scored: such a file may change."""
+
+    @classmethod
+    def of(cls, place: Place) -> Self:
+        """As it is now."""
+        return cls(place.name, place.size, place.mtime_ns)
+
+    def is_same(self, other: "InputEntry") -> bool:
+        """Nobody has written to it since."""
+        return (self.name, self.size, self.mtime_ns) == (other.name, other.size, other.mtime_ns)
+
+
+@dataclass(slots=True)
+class SplitEntry:
+    """One split."""
+
+    file: str
+    """Its own name; it says where the split starts."""
+    key: str
+    pieces: int
+    """Series, or parts of one, in it."""
+    rows: int
+    first: list[int]
+    """File of the input and row in it that it starts with."""
+    read_rows: list[int]
+    """Rows read before and behind its own, so that windows at its ends are whole."""
+    status: Status = "waiting"
+    error: str | None = None
+    result: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class Manifest:
+    """Of one folder."""
+
+    folder: Path
+    identity: dict[str, Any]
+    """Version, model, options and key columns."""
+    inputs: list[InputEntry]
+    split_rows: int | None = None
+    splits: dict[str, SplitEntry] = field(default_factory=dict)
+    summary: dict[str, Any] | None = None
+    """Of a complete run."""
+
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        """None if the folder is empty or not there yet; a folder of anything else is refused."""
+        path = folder / NAME
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            if values["format"] != FORMAT:
+                raise OutputError(f"{path}: has format {values['format']}, this at-infer knows {FORMAT}; {START_AGAIN}")
+            return cls(
+                folder,
+                values["identity"],
+                [InputEntry(**entry) for entry in values["inputs"]],
+                values["split_rows"],
+                {entry["file"]: SplitEntry(**entry) for entry in values["splits"]},
+                values["summary"],
+            )
+        except FileNotFoundError:
+            if folder.is_dir() and any(not name.name.startswith(".") for name in folder.iterdir()):
+                raise OutputError(f"{folder}: holds files but no {NAME}; choose an empty or a new folder") from None
+            return None
+        except NotADirectoryError:
+            raise OutputError(f"{folder}: is a file; with --ray the output is a folder") from None
+        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+            raise OutputError(f"{path}: is damaged ({error}); {START_AGAIN}") from None
+        except OSError as error:
+            raise OutputError(f"{path}: cannot be read ({error.strerror or error})") from None
+
+    def check(self, identity: Mapping[str, Any], inputs: Sequence[InputEntry]) -> None:
+        """Refuse to mix the splits of this folder with those of another run."""
+        theirs, ours = self.identity, json.loads(json.dumps(identity))
+        if theirs["model"] != ours["model"]:
+            raise OutputError(
+                f"{self.folder}: holds scores of another model, {theirs['model']['file']} with sha256 "
+                f"{theirs['model']['sha256'][:12]}; {START_AGAIN}"
+            )
+        odd = [name for name in ours if name not in ("model", "options") and theirs.get(name) != ours[name]]
+        odd += [name for name, value in ours["options"].items() if not self._goes_on(name, value)]
+        if odd:
+            raise OutputError(f"{self.folder}: holds scores of a run with other {', '.join(odd)}; {START_AGAIN}")
+        before, now = ({entry.name: entry for entry in entries} for entries in (self.inputs, inputs))
+        for name in sorted(before.keys() | now.keys()):
+            if name not in now or name not in before:
+                what = "is no longer there" if name not in now else "was not there when the run in this folder began"
+                raise OutputError(f"{self.folder}: the input has changed, {name} {what}; {START_AGAIN}")
+            if before[name].error is None and not before[name].is_same(now[name]):
+                raise OutputError(
+                    f"{self.folder}: the input has changed, {name} was written since the run in this folder began; "
+                    f"{START_AGAIN}"
+                )
+
+    def _goes_on(self, name: str, value: object) -> bool:
+        """The same option, or a run that goes on where the earlier one stopped at a bad row or a short series."""
+        earlier = self.identity["options"].get(name)
+        return earlier == value or (name in ("short_series", "on_bad_rows") and earlier == "error")
+
+    def save(self) -> None:
+        """Write it, atomically."""
+        values = {
+            "format": FORMAT,
+            "identity": self.identity,
+            "inputs": [asdict(entry) for entry in self.inputs],
+            "split_rows": self.split_rows,
+            "splits": [asdict(self.splits[name]) for name in sorted(self.splits)],
+            "summary": self.summary,
+        }
+        with atomic_path(self.folder / NAME) as temporary:
+            temporary.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+
+    @property
+    def done(self) -> list[SplitEntry]:
+        """Splits whose files are there, in order."""
+        return [entry for _, entry in sorted(self.splits.items()) if entry.status == "done"]
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make the folder, and fail if nothing can be written to it."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileNotFoundError:
+        raise OutputError(f"{folder}: folder {folder.parent} does not exist; create it or choose another") from None
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be created ({error.strerror or error})") from None
+    check_writable(folder / NAME, overwrite=True)
+
+
+def remove_splits(folder: Path, *, keep: set[str]) -> None:
+    """Remove splits that do not belong to the run, and what killed workers left half written."""
+    try:
+        for path in folder.iterdir():
+            half = path.name.startswith(".") and path.name.endswith(".tmp")
+            if half or (SPLIT_FILE.fullmatch(path.name) and path.name not in keep):
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be tidied up ({error.strerror or error})") from None
