@@ -37,19 +37,18 @@ def volumes(scores: Floats, labels: Bools, truth: Runs, thresholds: Floats, buff
     inside = np.bincount(step[labels], minlength=steps)
     edges = _edges(step, labels, truth, buffer // 2, steps)
     seen = _anomalies_seen(step, truth, buffer // 2, steps)
-    several_on_top = flagged[0] > 1
-    roc, pr = [], []
-    for width in range(buffer + 1):
-        soft_hits = np.cumsum(inside + _edge_weights(edges, width, steps))
-        anomalous = (truth.rows + soft_hits[-1]) / 2
-        recall = np.minimum(soft_hits / anomalous, 1) * seen[width // 2]
-        false = np.minimum((flagged - soft_hits) / (len(scores) - anomalous), 1)
-        precision = soft_hits / flagged
-        # A curve starts at precision 1. If several rows share the highest score that is a promise nobody kept: a
-        # constant score would get half of it as area. The curve then starts at the first precision there is.
-        start = precision[0] if several_on_top else 1.0
-        pr.append(np.sum(np.diff(recall, prepend=0) * (precision + np.append(start, precision[:-1])) / 2))
-        roc.append(np.trapezoid(np.concatenate([[0], recall, [1]]), np.concatenate([[0], false, [1]])))
+    # From here on one row per buffer, one column per threshold.
+    soft_hits = np.cumsum([inside + _edge_weights(edges, width, steps) for width in range(buffer + 1)], axis=1)
+    anomalous = (truth.rows + soft_hits[:, -1:]) / 2
+    recall = np.minimum(soft_hits / anomalous, 1) * seen[np.arange(buffer + 1) // 2]
+    false = np.minimum((flagged - soft_hits) / (len(scores) - anomalous), 1)
+    precision = soft_hits / flagged
+    # A curve starts at precision 1. If several rows share the highest score that is a promise nobody kept: a constant
+    # score would get half of it as area. The curve then starts at the first precision there is.
+    start = precision[:, :1] if flagged[0] > 1 else np.ones((buffer + 1, 1))
+    none, all_ = np.zeros((buffer + 1, 1)), np.ones((buffer + 1, 1))
+    pr = np.trapezoid(np.hstack([start, precision]), np.hstack([none, recall]), axis=1)
+    roc = np.trapezoid(np.hstack([none, recall, all_]), np.hstack([none, false, all_]), axis=1)
     return Volumes(float(np.mean(roc)), float(np.mean(pr)))
 
 
