@@ -156,6 +156,8 @@ class _Run:
             reader, writer = self._score(observe)
             keys = [self.stream.series_column] if self.stream.series_column is not None else []
             verdicts = self.parts.count([*keys, *(["file"] if self.stream.series_per_file else [])])
+            if verdicts.rows != self.stream.rows:
+                raise OutputError(f"{self.output}: {verdicts.rows} rows were written instead of {self.stream.rows}")
             self.parts.publish(scored_properties(self.scorer))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(self._kept()) from None
@@ -165,6 +167,8 @@ class _Run:
         except BaseException:
             self._kept()
             raise
+        finally:
+            self.parts.release()
         seconds = time.perf_counter() - begin
         counts = self.rows.counts
         return Summary(

@@ -14,7 +14,12 @@ from at_infer.missing import Filler
 NAN, INF = float("nan"), float("inf")
 MEAN = [10.0, -20.0]
 
-series = arrays(np.float32, st.tuples(st.integers(0, 30), st.just(2)), elements=st.sampled_from([NAN, 1, 2, 3, INF]))
+series = arrays(
+    np.float32,
+    st.tuples(st.integers(0, 30), st.just(2)),
+    elements=st.sampled_from([NAN, 1, 2, INF]),
+    fill=st.nothing(),  # every element on its own
+)
 
 
 def filled(fill: Fill, rows: np.ndarray, pieces: list[int]) -> np.ndarray:

@@ -2,11 +2,12 @@
 
 import json
 import shutil
+import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -18,11 +19,13 @@ from at_infer.output import atomic_path
 from at_infer.parquet.files import reading
 
 ROW_GROUP_ROWS = 1 << 18
+LOCK = "lock"
 
 
 class Verdicts(NamedTuple):
     """Counts over all rows."""
 
+    rows: int
     anomalies: int
     segments: int
     unscored_rows: int
@@ -60,18 +63,50 @@ class Parts:
         self.folder = output.with_name(f".{output.name}.parts")
         self.written = 0
         self.rows = 0
+        self._lock: IO[str] | None = None
 
     def begin(self, journal: Mapping[str, Any]) -> None:
         """Start anew; what an earlier run left is dropped."""
+        with self._errors():
+            self._claim()
         try:
-            self.discard()
-            self.folder.mkdir()
-            self._note(journal)
-        except OSError as error:
-            raise OutputError(f"{self.output}: could not be written ({error.strerror or error})") from None
+            with self._errors():
+                for left in self.folder.iterdir():
+                    if left.name != LOCK:
+                        left.unlink()
+                self._note(journal)
         except OutputError:
             self.discard()
             raise
+
+    def _claim(self) -> None:
+        """One run at a time: two would mix their parts. The system ends the claim with the process, however it ends."""
+        self.folder.mkdir(exist_ok=True)
+        if sys.platform == "win32":
+            return
+        import fcntl
+
+        self._lock = (self.folder / LOCK).open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            raise OutputError(f"{self.output}: another run is writing it; wait, or choose another output") from None
+        except OSError:  # a file system without locks
+            pass
+
+    def release(self) -> None:
+        """Let another run go on from here."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OutputError(f"{self.output}: could not be written ({error.strerror or error})") from None
 
     def _note(self, journal: Mapping[str, Any]) -> None:
         with atomic_path(self.folder / "journal.json") as temporary:
@@ -87,6 +122,8 @@ class Parts:
 
     def resume(self, journal: Mapping[str, Any]) -> None:
         """Count what is there already."""
+        with self._errors():
+            self._claim()
         self._note(journal)
         paths = sorted(self.folder.glob("*.parquet"))
         self.written = len(paths)
@@ -113,6 +150,7 @@ class Parts:
             key = cs.by_name(name).as_expr()  # unlike pl.col it takes '^a.*$' for a name
             goes_on &= (key == key.shift(1)).fill_null(value=False)
         counts = {
+            "rows": pl.len(),
             "anomalies": anomalous.sum(),
             "segments": (anomalous & ~goes_on).sum(),
             "unscored": pl.col("score").null_count(),
@@ -133,6 +171,7 @@ class Parts:
     def discard(self) -> None:
         """Remove the unfinished output."""
         shutil.rmtree(self.folder, ignore_errors=True)
+        self.release()
 
 
 @contextmanager
