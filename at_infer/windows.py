@@ -206,12 +206,13 @@ class MovingMean:
         return result
 
     def _mean(self, scores: Floats, first: int, count: int) -> Floats:
-        padded = np.full(self.before + len(scores) + self.after, np.nan)
-        padded[self.before : self.before + len(scores)] = scores
+        before, after = min(self.before, first + count - 1), min(self.after, len(scores) - 1 - first)
+        padded = np.full(before + len(scores) + after, np.nan)
+        padded[before : before + len(scores)] = scores
         known = ~np.isnan(padded)
         padded[~known] = 0.0
         total, scored = np.zeros(count), np.zeros(count, np.int64)
-        for k in range(first, first + self.before + 1 + self.after):  # neighbour by neighbour: any width fits in memory
+        for k in range(first, first + before + 1 + after):  # neighbour by neighbour: any width fits in memory
             total += padded[k : k + count]
             scored += known[k : k + count]
         own = scores[first : first + count]
