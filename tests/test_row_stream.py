@@ -1,6 +1,7 @@
 """What is read: which columns, which files, where a series ends."""
 
 import datetime as dt
+import os
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -221,6 +222,12 @@ def test_a_file_without_rows_changes_nothing(
         score(tmp_path / "many", series_per_file=True)
     found = score(tmp_path / "many", series_per_file=True, short_series="skip")
     assert (found.summary.series, found.summary.short_series, len(found.frame)) == (3, 1, 50)
+
+
+def test_a_file_name_that_is_no_text_is_told(score: Score, three_files: Path) -> None:
+    (three_files / "2.parquet").rename(three_files / os.fsdecode(b"\xff.parquet"))
+    with pytest.raises(DataError, match="its name is not UTF-8, polars cannot open it; rename the file"):
+        score(three_files)
 
 
 def test_hidden_files_are_no_data(score: Score, three_files: Path) -> None:

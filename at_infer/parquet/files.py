@@ -33,6 +33,11 @@ def source_files(source: str) -> list[Path | str]:
             raise DataError(f"{source}: no file matches this pattern")
     else:
         raise DataError(f"{source or repr(source)}: no such file")
+    for file in files:
+        try:
+            str(file).encode()
+        except UnicodeEncodeError:
+            raise DataError(f"{file}: its name is not UTF-8, polars cannot open it; rename the file") from None
     return list(files)
 
 
