@@ -95,7 +95,8 @@ def evaluate(rows: LabelledRows, protocol: Protocol, *, seed: int = 0, rows_per_
         kind = "anomalous" if labels.any() else "normal"
         raise DataError(f"labels: every scored row is {kind}; metrics need rows of both kinds")
     alarms = scores > np.float32(protocol.threshold)
-    ratio = protocol.ratio if protocol.ratio is not None else float(alarms.mean())
+    # At least one alarm: beside a silent score stands one row.
+    ratio = max(protocol.ratio if protocol.ratio is not None else float(alarms.mean()), 1 / len(scores))
     contestants = {"score": Contestant(scores, alarms)}
     for name in NAMES:
         made = baseline(name, len(scores), ratio, seed)

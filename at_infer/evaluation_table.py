@@ -45,6 +45,20 @@ def as_text(found: Evaluation, source: str, *, markdown: bool = False) -> str:
 
 
 def _lines(found: Evaluation, source: str, markdown: bool) -> Iterator[str]:
+    yield from (f"- {line}" if markdown else line for line in _preamble(found, source))
+    yield from _tables("All rows as one series", found.concatenated, found.every_nth, markdown)
+    counted = f"{len(found.series)} series" + (
+        f", {found.one_kind_series} without rows of both kinds left out" if found.one_kind_series else ""
+    )
+    if len(found.series) > 1 or found.one_kind_series:
+        yield from _tables(f"Mean per series ({counted})", found.per_series_mean, found.every_nth, markdown)
+    if found.roc:
+        yield from _roc(found, markdown)
+    yield from _verdict(found)
+
+
+def _preamble(found: Evaluation, source: str) -> Iterator[str]:
+    """What the figures rest on."""
     share = found.anomalous_rows / found.rows
     yield (
         f"{Path(source).name}: {found.rows} scored rows, {found.anomalous_rows} anomalous ({share:.2%}) in "
@@ -63,22 +77,13 @@ def _lines(found: Evaluation, source: str, markdown: bool) -> Iterator[str]:
     )
     if found.rows_per_day is None:
         yield "False alarms per day: unknown, the rows have no dates; pass --rows-per-day"
-    yield from _tables("All rows as one series", found.concatenated, found.every_nth, markdown)
-    counted = f"{len(found.series)} series" + (
-        f", {found.one_kind_series} without rows of both kinds left out" if found.one_kind_series else ""
-    )
-    if len(found.series) > 1 or found.one_kind_series:
-        yield from _tables(f"Mean per series ({counted})", found.per_series_mean, found.every_nth, markdown)
-    if found.roc:
-        yield from _roc(found, markdown)
-    yield from _verdict(found)
 
 
 def _tables(title: str, compared: Compared, every_nth: int, markdown: bool) -> Iterator[str]:
     yield ""
     yield f"### {title}" if markdown else title.upper()
     for section, metrics in SECTIONS.items():
-        head = [section, "score", "random", _every(every_nth), "constant"]
+        head = [section, "score", "random", f"every {every_nth}th", "constant"]
         body = [
             [name, *(_figure(metric, compared[metric][one]) for one in CONTESTANTS)]
             for metric, name in metrics.items()
@@ -118,10 +123,6 @@ def _verdict(found: Evaluation) -> Iterator[str]:
         )
     if (plain["score"] or 0.0) <= (plain["random"] or 0.0):
         yield f"By VUS-PR the score ({plain['score']:.4f}) ranks rows no better than chance ({plain['random']:.4f})."
-
-
-def _every(every_nth: int) -> str:
-    return f"every {every_nth}th" if every_nth < 10**6 else "one row"
 
 
 def _figure(metric: str, value: float | None) -> str:

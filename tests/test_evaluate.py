@@ -123,6 +123,13 @@ def test_constant_scores_are_worth_what_a_constant_is(evaluate: Any, scores: pl.
         assert of["score"] == of["constant"]
 
 
+def test_a_score_that_never_alarms_stands_beside_a_single_alarm(evaluate: Any) -> None:
+    found = evaluate("--delta", 1e9)
+    assert found["every_nth"] == ROWS
+    assert found["concatenated"]["f1"]["score"] == 0
+    assert found["concatenated"]["detection_delay_rows"]["score"] is None
+
+
 def test_rows_without_a_score_are_left_out_and_counted(
     evaluate: Any, truth: pl.DataFrame, scores: pl.DataFrame
 ) -> None:
