@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from at_infer import ScoreOptions, Scorer, StreamScorer
 from at_infer.engines import open_engine
 from at_infer.errors import ConfigError, DataError
-from at_infer.stream.rings import Rings, ranks
+from at_infer.stream.rings import Rings
 from at_infer.stream.times import check_order, moment
 from tests.checkpoints import FEATURES, SCALER, WINDOW
 from tests.first_column import FirstColumn, N, rows_of
@@ -402,11 +402,6 @@ def test_the_state_begins_with_a_line_that_people_can_read(tmp_path):
 
 
 # The parts
-
-
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=40))
-def test_ranks_count_equal_entries_before_each(slots):
-    assert ranks(np.array(slots)).tolist() == [slots[:i].count(slot) for i, slot in enumerate(slots)]
 
 
 def test_rings_give_the_last_rows_in_order_after_any_number_of_turns():

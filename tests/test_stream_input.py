@@ -210,6 +210,7 @@ def test_a_single_feature_is_a_row_too():
         (b'{"a": 1, "b": 1, "t": 1}', "the series column 's' is missing among"),
         (b'{"a": 1, "b": 1, "t": null, "s": 1}', "column 't' has no value"),
         (b'{"a": 1, "b": 1, "t": 1, "s": NaN}', "column 's' has no value"),
+        (b'{"a": 1, "b": 1, "t": 1, "s": Infinity}', "column 's' is inf, neither text nor a number"),
         (b'{"a": 1, "b": 1, "t": 1, "s": {}}', "column 's' is {}, neither text nor a number"),
         (b"{}", "is missing among no columns"),
     ],

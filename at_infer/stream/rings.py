@@ -48,14 +48,3 @@ class Rings:
     @property
     def _flat(self) -> Floats:
         return self.rows.reshape(-1, self.rows.shape[2])
-
-
-def ranks(slots: Ints) -> Ints:
-    """How many entries before each one are equal to it: [7, 7, 3, 7] -> [0, 1, 0, 2]."""
-    order = np.argsort(slots, kind="stable")
-    ordered = slots[order]
-    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    sizes = np.diff(np.r_[first, len(slots)])
-    found = np.empty(len(slots), np.int64)
-    found[order] = np.arange(len(slots)) - np.repeat(first, sizes)
-    return found

@@ -10,6 +10,7 @@ from at_infer.errors import ConfigError, DataError
 
 Format = Literal["auto", "json", "csv"]
 
+_INFINITE = float("inf")
 _NUMBERS = {float, int, bool, type(None)}
 _CSV_WORDS = {"": None, "true": True, "false": False}
 _decode = json.JSONDecoder().decode
@@ -179,7 +180,7 @@ class RowReader:
             return
         if value is None or value == "" or value != value:
             raise DataError(f"column {name!r} has no value")
-        if not isinstance(value, str | int | float):
+        if not isinstance(value, str | int | float) or value in (_INFINITE, -_INFINITE):
             raise DataError(f"column {name!r} is {_quoted(value)}, neither text nor a number")
 
 

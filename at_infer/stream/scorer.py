@@ -12,7 +12,7 @@ from at_infer.engines import Engine, Provider
 from at_infer.errors import ConfigError, DataError
 from at_infer.scorer import Bools, ScoreOptions, Scorer
 from at_infer.stream.memory import Series, SeriesMemory
-from at_infer.stream.rings import Ints, ranks
+from at_infer.stream.rings import Ints
 from at_infer.stream.state import load_state, save_state
 from at_infer.stream.times import Time, check_order, moment
 from at_infer.windows import Floats
@@ -130,10 +130,9 @@ class StreamScorer:
         pushed = Pushed(np.full(len(values), np.nan, np.float32), np.zeros(len(values), np.bool_))
         self._refuse_values(values, pushed.refused)
         for block in self._blocks(names):
-            taken, slots = self._enter(block, names, times, pushed)
-            if taken:
-                at = np.array(taken)
-                pushed.score[at] = self._score(values[at], np.array(slots))
+            taken, slots, ranks = self._enter(block, names, times, pushed)
+            if len(taken):
+                pushed.score[taken] = self._score(values[taken], slots, ranks)
         pushed.is_anomaly = self.scorer.verdict(pushed.score)
         return pushed
 
@@ -182,10 +181,10 @@ class StreamScorer:
 
     def _enter(
         self, block: range, names: Sequence[Series], times: Sequence[Time] | None, pushed: Pushed
-    ) -> tuple[list[int], list[int]]:
-        """Find the slots of the rows that can be taken."""
+    ) -> tuple[Ints, Ints, Ints]:
+        """The rows that can be taken, their slots, and how many rows of the same series come before each."""
         memory = self.memory
-        taken, slots = [], []
+        taken, slots, ranks, seen = [], [], [], dict[int, int]()
         for i in block:
             if i in pushed.refused:
                 continue
@@ -205,15 +204,16 @@ class StreamScorer:
                 memory.times[slot] = (now, times[i])
             taken.append(i)
             slots.append(slot)
-        return taken, slots
+            ranks.append(rank := seen.get(slot, 0))
+            seen[slot] = rank + 1
+        return np.array(taken, np.int64), np.array(slots, np.int64), np.array(ranks, np.int64)
 
-    def _score(self, values: Floats, slots: Ints) -> Floats:
+    def _score(self, values: Floats, slots: Ints, ranks: Ints) -> Floats:
         """Rows that are taken (r,F) -> their scores (r,)."""
         memory, window = self.memory, self.metadata.model.window
-        rank = ranks(slots)
-        numbers = memory.counts[slots] + rank
+        numbers = memory.counts[slots] + ranks
         self._fill(values, slots, numbers)
-        wave = rank // (memory.rows.spare + 1)  # more rows of a series than the rings have to spare: one wave by one
+        wave = ranks // (memory.rows.spare + 1)  # more rows of a series than the rings have to spare: one wave by one
         waves = [np.flatnonzero(wave == w) for w in range(int(wave.max()) + 1)]
         due = (numbers >= window - 1) & ((numbers - (window - 1)) % self.every == 0)
         batch = _Batch(self.scorer, self._windows, np.full(len(values), np.nan, np.float32))

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,8 +21,6 @@ IDLE_S = 0.1  # how long a signal may have to wait when nothing comes in
 MOST_ROWS = 4096
 INFINITE = float("inf")
 ADDED = ("row", "score", "is_anomaly")
-
-_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 @dataclass(slots=True)
@@ -238,5 +237,7 @@ class _Pending:
 
 
 def _json(value: Any) -> str:
-    text = _encode(value)
+    if type(value) is int:
+        return str(value)
+    text = encode_basestring(value) if type(value) is str else json.dumps(value)
     return text if text.isprintable() else json.dumps(value)  # half of a surrogate pair cannot be written as UTF-8
