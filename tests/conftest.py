@@ -1,5 +1,6 @@
 """Fixtures that several files use, and what happens to GPU tests where there is no GPU."""
 
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -15,6 +16,9 @@ from at_infer.cli import app
 from tests.checkpoints import FEATURES, WINDOW, checkpoint
 from tests.scored import Edit, Score, Scored, variant
 from training.data import DataConfig, TrainingData, load
+
+# A shell that starts tests in the background lets them ignore Ctrl-C, and so would every process they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 WriteParquet = Callable[..., Path]
 MakeData = Callable[..., TrainingData]
