@@ -180,6 +180,18 @@ def test_dropped_series_are_said(tmp_path):
     assert run.watch.tally.dropped_series == 3
 
 
+@pytest.mark.parametrize(("expected", "share", "said"), [(0.01, 0.2, True), (0.01, 0.04, False), (None, 1.0, False)])
+def test_many_more_anomalies_than_the_threshold_was_made_for_are_said_once(tmp_path, expected, share, said):
+    records = [record(101 if i % 100 < 100 * share else 0) for i in range(2500)]
+    run = Run(as_lines(records), tmp_path, expected_share=expected)
+    assert len(run.said) == said
+    if said:
+        assert re.match(
+            r"note: [\d.]+% of the first 10\d\d scored rows are anomalous, the threshold was made for 0.01 of",
+            run.said[0],
+        )
+
+
 @pytest.mark.parametrize("name", ["row", "score", "is_anomaly"])
 def test_a_carried_column_cannot_take_the_name_of_an_answer(tmp_path, name):
     with pytest.raises(ConfigError, match=f"column '{name}': is the time or series column and a field of the output"):

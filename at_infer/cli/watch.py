@@ -171,6 +171,7 @@ def watch(
                     sys.stdout.buffer,
                     _say,
                     max_delay_s=max_delay_ms / 1000,
+                    expected_share=known.threshold.ratio if threshold is None and ratio is None else ratio,
                     first_row=kept.get("row", 0),
                     state=state,
                     state_interval_s=state_interval,

@@ -106,7 +106,7 @@ class RowReader:
         try:
             record = _decode(text)
         except json.JSONDecodeError as error:
-            raise DataError(f"is not JSON ({error.msg} at character {error.colno})") from None
+            raise DataError(f"is not JSON ({error.msg}, character {error.colno})") from None
         except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
             raise DataError(f"is not JSON that can be read ({error})") from None
         if type(record) is not dict:

@@ -19,6 +19,7 @@ from at_infer.windows import Floats
 
 IDLE_S = 0.1  # how long a signal may have to wait when nothing comes in
 MOST_ROWS = 4096
+ROWS_TO_COMPARE, TOO_MANY = 1000, 5
 INFINITE = float("inf")
 ADDED = ("row", "score", "is_anomaly")
 
@@ -37,7 +38,8 @@ class Tally:
 class Watch:
     """Joins a source of lines, a `StreamScorer` and an output; one call of `run` is one process's life.
 
-    A row waits at most `max_delay_s` for others, so that the engine gets windows of many series at once.
+    A row waits at most `max_delay_s` for others, so that the engine gets windows of many series at once. If many more
+    than the `expected_share` of rows are anomalous, that is said once.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Watch:
         say: Say,
         *,
         max_delay_s: float = 0.0,
+        expected_share: float | None = None,
         first_row: int = 0,
         state: Path | None = None,
         state_interval_s: float = 60.0,
@@ -59,7 +62,12 @@ class Watch:
         if not 0 <= max_delay_s < float("inf"):
             raise ConfigError(f"max delay: {1000 * max_delay_s:g} ms is not a time to wait; give 0 or more")
         self.lines, self.reader, self.stream, self.out, self.say = lines, reader, stream, out, say
-        self.max_delay_s, self.state, self.state_interval_s = max_delay_s, state, state_interval_s
+        self.max_delay_s, self.expected_share, self.state, self.state_interval_s = (
+            max_delay_s,
+            expected_share,
+            state,
+            state_interval_s,
+        )
         self.tally = Tally()
         self.row = first_row
         """Number of the next row; bad ones count, so that it finds its line again."""
@@ -145,6 +153,7 @@ class Watch:
         if pushed.dropped:
             self._say_dropped(pushed)
         answer = self._answer(pushed)
+        self._compare_share()
         pending.clear()
         try:
             self.out.write(answer)
@@ -178,6 +187,19 @@ class Watch:
             text = f"{score:.9g}" if abs(score) != INFINITE else "1e999"  # JSON has no name for infinity
             texts.append(f'{head},"score":{text},"is_anomaly":{"true" if is_anomaly else "false"}}}\n')
         return "".join(texts).encode()
+
+    def _compare_share(self) -> None:
+        """Last rows of windows score higher than the rows of whole windows that most thresholds are made from."""
+        tally = self.tally
+        if not self.expected_share or tally.scored < ROWS_TO_COMPARE:
+            return
+        if tally.anomalies > TOO_MANY * self.expected_share * tally.scored:
+            self.say(
+                f"note: {tally.anomalies / tally.scored:.1%} of the first {tally.scored} scored rows are anomalous, "
+                f"the threshold was made for {self.expected_share:.2g} of them; if they are normal, take it from "
+                f"scores with --align last (docs/live.md, threshold)"
+            )
+        self.expected_share = None
 
     def _bad(self, line: int, what: str) -> None:
         self.tally.bad_lines += 1
