@@ -12,7 +12,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,export,rtx,dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,export,rtx,ray,dev]"
 	touch $@
 
 demo: $(INSTALLED)
