@@ -2,14 +2,15 @@
 
 import json
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, fields
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Protocol
 
 from at_infer import __version__
+from at_infer.cluster_summary import ClusterSummary, sum_up
 from at_infer.engines import PLAN_SUFFIXES, Provider
 from at_infer.engines.family import PlanOnPaper, file_sha256
 from at_infer.errors import ClusterError, ConfigError, DataError, OutputError
@@ -25,7 +26,7 @@ from at_infer.manifest import (
 )
 from at_infer.parquet.parts import check_names
 from at_infer.parquet.ranges import find_places, read_properties
-from at_infer.pipeline import Observer, Summary
+from at_infer.pipeline import Observer
 from at_infer.scored import added_columns
 from at_infer.scorer import ScoreOptions, Scorer
 from at_infer.split_plan import SplitPlan
@@ -43,28 +44,19 @@ Say = Callable[[str], None]
 class Workers(Protocol):
     """Some workers that are open, or opening."""
 
-    count: int
-    """How many there are to be."""
-    opened: Sequence[Opened]
-    """Those that have been ready so far."""
+    @property
+    def count(self) -> int:
+        """How many there are to be."""
+
+    @property
+    def opened(self) -> Sequence[Opened]:
+        """Those that have been ready so far."""
 
     def run(self, jobs: deque[Job]) -> Iterator[tuple[Job, Any] | None]:
         """Give out jobs, also those added meanwhile, and yield what came of each; None now and then."""
 
 
 OpenWorkers = Callable[[WorkerSettings], AbstractContextManager[Workers]]
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterSummary(Summary):
-    """What a run on many workers did; times are summed over the workers."""
-
-    workers: int
-    lost_workers: int
-    splits: int
-    skipped_splits: int
-    """Done by an earlier run."""
-    split_rows: int
 
 
 def score_on_workers(
@@ -156,10 +148,15 @@ class _Run:
         earlier = self._summary_of_earlier_run()
         if earlier is not None:
             return earlier
-        with Interrupt() as self.interrupt, open_workers(settings) as workers:
-            self.found = self._survey(workers)
-            self._plan(workers, self.found, split_rows)
-            self._score(workers)
+        try:
+            with Interrupt() as self.interrupt, open_workers(settings) as workers:
+                self.found = self._survey(workers)
+                self._plan(workers, self.found, split_rows)
+                self._score(workers)
+        except BaseException:
+            with suppress(OSError):
+                self.folder.rmdir()  # if nothing has come into it
+            raise
         return self._finish(workers)
 
     def _open_folder(self, identity: dict[str, Any], overwrite: bool) -> None:
@@ -323,6 +320,8 @@ class _Run:
 
     def _kept(self) -> str:
         done, splits = len(self.manifest.done), len(self.manifest.splits)
+        if not splits:
+            return "nothing was written"
         return f"{done} of {splits} splits are kept in {self.folder}, the same command goes on from there"
 
     def _finish(self, workers: Workers) -> ClusterSummary:
@@ -332,38 +331,20 @@ class _Run:
         if errors:
             shown = "; ".join(errors[:3]) + (f"; and {len(errors) - 3} more" if len(errors) > 3 else "")
             raise DataError(f"{shown}; {self._kept()}")
-        summary = self._summary(workers)
+        summary = sum_up(
+            self.manifest.done,
+            self.plan,
+            self.found,
+            self.scorer,
+            workers.opened,
+            output=str(self.folder),
+            seconds=time.perf_counter() - self.begin,
+            short_series=self.short_series,
+            resumed_rows=self.resumed_rows,
+            skipped_splits=self.skipped_splits,
+            workers=workers.count,
+            lost_workers=self.lost_workers,
+        )
         self.manifest.summary = asdict(summary)
         self.manifest.save()
         return summary
-
-    def _summary(self, workers: Workers) -> ClusterSummary:
-        results = [SplitResult(**entry.result) for entry in self.manifest.done if entry.result is not None]
-        seconds = time.perf_counter() - self.begin
-        engines = Counter(opened.engine for opened in workers.opened)
-        return ClusterSummary(
-            output=str(self.folder),
-            engine=", ".join(f"{count} x {engine}" for engine, count in engines.most_common()),
-            rows=self.total_rows,
-            series=len(self.found.series) + self.found.empty_series,
-            windows=sum(result.windows for result in results),
-            anomalies=sum(result.anomalies for result in results),
-            segments=sum(result.segments for result in results) - self.plan.segments_that_go_on(self.manifest.done),
-            unscored_rows=sum(result.unscored_rows for result in results),
-            bad_windows=sum(result.bad_windows for result in results),
-            short_series=self.short_series,
-            threshold=self.scorer.threshold,
-            score_mode=self.scorer.config.mode,
-            batch_size=self.scorer.batch_size or 0,
-            resumed_rows=self.resumed_rows,
-            seconds=seconds,
-            rows_per_s=(self.total_rows - self.resumed_rows) / seconds,
-            read_s=sum(result.read_s for result in results),
-            engine_s=sum(result.engine_s for result in results),
-            write_s=sum(result.write_s for result in results),
-            workers=workers.count,
-            lost_workers=self.lost_workers,
-            splits=len(self.manifest.splits),
-            skipped_splits=self.skipped_splits,
-            split_rows=self.plan.split_rows,
-        )

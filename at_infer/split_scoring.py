@@ -52,6 +52,7 @@ class SplitResult:
     begins_anomalous: bool
     ends_anomalous: bool
     """A segment may go on in the next split."""
+    batch_size: int
     read_s: float
     engine_s: float
     write_s: float
@@ -79,6 +80,7 @@ def score_split(task: SplitTask, scorer: Scorer, columns: Columns, folder: Path)
     result = SplitResult(
         rows=split.rows,
         unscored_rows=int(np.isnan(scores[:, 0]).sum()),
+        batch_size=scorer.batch_size or 0,
         read_s=reader.busy_s,
         engine_s=scorer.engine_s - engine_before,
         write_s=0.0,

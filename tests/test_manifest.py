@@ -11,7 +11,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from at_infer.distributed import ATTEMPTS, ClusterSummary, score_on_workers
+from at_infer.cluster_summary import ClusterSummary
+from at_infer.distributed import ATTEMPTS, score_on_workers
 from at_infer.errors import ClusterError, ConfigError, DataError, OutputError
 from at_infer.manifest import NAME, Manifest, split_file
 from at_infer.pipeline import score_file

@@ -1,0 +1,72 @@
+"""What a run on many workers came to."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from at_infer.inputs import Found
+from at_infer.manifest import SplitEntry
+from at_infer.pipeline import Summary
+from at_infer.scorer import Scorer
+from at_infer.split_plan import SplitPlan
+from at_infer.split_scoring import SplitResult
+from at_infer.split_worker import Opened
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSummary(Summary):
+    """What a run on many workers did; times are summed over the workers."""
+
+    workers: int
+    lost_workers: int
+    splits: int
+    skipped_splits: int
+    """Done by an earlier run."""
+    split_rows: int
+
+
+def sum_up(
+    entries: Sequence[SplitEntry],
+    plan: SplitPlan,
+    found: Found,
+    scorer: Scorer,
+    opened: Sequence[Opened],
+    *,
+    output: str,
+    seconds: float,
+    short_series: int,
+    resumed_rows: int,
+    skipped_splits: int,
+    workers: int,
+    lost_workers: int,
+) -> ClusterSummary:
+    """Add up the results of all splits, those of earlier runs too; `entries` are in order."""
+    results = [SplitResult(**entry.result) for entry in entries if entry.result is not None]
+    engines = Counter(worker.engine for worker in opened)
+    rows = sum(series.rows for series in found.series)
+    return ClusterSummary(
+        output=output,
+        engine=", ".join(f"{count} x {engine}" for engine, count in engines.most_common()),
+        rows=rows,
+        series=len(found.series) + found.empty_series,
+        windows=sum(result.windows for result in results),
+        anomalies=sum(result.anomalies for result in results),
+        segments=sum(result.segments for result in results) - plan.segments_that_go_on(entries),
+        unscored_rows=sum(result.unscored_rows for result in results),
+        bad_windows=sum(result.bad_windows for result in results),
+        short_series=short_series,
+        threshold=scorer.threshold,
+        score_mode=scorer.config.mode,
+        batch_size=max((result.batch_size for result in results), default=0),
+        resumed_rows=resumed_rows,
+        seconds=seconds,
+        rows_per_s=(rows - resumed_rows) / seconds,
+        read_s=sum(result.read_s for result in results),
+        engine_s=sum(result.engine_s for result in results),
+        write_s=sum(result.write_s for result in results),
+        workers=workers,
+        lost_workers=lost_workers,
+        splits=len(entries),
+        skipped_splits=skipped_splits,
+        split_rows=plan.split_rows,
+    )
