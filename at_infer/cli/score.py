@@ -10,9 +10,11 @@ from at_infer.config import ScoreMode
 from at_infer.errors import ConfigError
 
 if TYPE_CHECKING:
+    from at_infer.cluster_summary import ClusterSummary
     from at_infer.pipeline import Summary
 
 INPUT, WINDOWS, SCORE, ENGINE, RUN = "Input", "Windows", "Score and threshold", "Engine", "Run"
+CLUSTER = "Many machines"
 
 
 def score(
@@ -24,7 +26,12 @@ def score(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Parquet to write. Default: scores.parquet.", rich_help_panel=RUN),
+        typer.Option(
+            "-o",
+            "--output",
+            help="Parquet to write, with --ray a folder. Default: scores.parquet, scores.",
+            rich_help_panel=RUN,
+        ),
     ] = None,
     time_column: Annotated[
         str | None,
@@ -97,6 +104,20 @@ def score(
     as_json: Annotated[
         bool, typer.Option("--json", help="The summary as one JSON line on stdout.", rich_help_panel=RUN)
     ] = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            help="Spread the work: local (this machine), auto (a running cluster, else local) or ray://host:port.",
+            metavar="CLUSTER",
+            rich_help_panel=CLUSTER,
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="At most so many. Default: one per GPU or CPU.", rich_help_panel=CLUSTER)
+    ] = None,
+    split_rows: Annotated[
+        int | None, typer.Option(help="Rows per split. Default: some seconds of work.", rich_help_panel=CLUSTER)
+    ] = None,
 ) -> None:
     """Score every row of a Parquet file with an exported model.
 
@@ -108,7 +129,11 @@ def score(
       at-infer score data.parquet --engine model.onnx -o scores.parquet
 
       at-infer score "logs/*.parquet" --engine model.onnx --series-per-file --explain top --ratio 0.001
+
+      at-infer score logs --engine model.onnx --ray ray://head:10001 -o scores
     """
+    if ray is None and (workers is not None or split_rows is not None):
+        raise ConfigError("workers: --workers and --split-rows go with --ray; add it, or leave them out")
     if threads is not None and threads < 1:
         raise ConfigError(f"threads: {threads} is too small; at least 1")
     from at_infer.pipeline import as_json as summary_as_json
@@ -127,6 +152,35 @@ def score(
         on_bad_rows=on_bad_rows,
         explain=explain,
     )
+    if ray is not None:
+        from functools import partial
+
+        from at_infer.distributed import score_on_workers
+        from at_infer.ray_cluster import load_ray
+        from at_infer.ray_workers import ray_workers
+
+        load_ray()  # its absence is said first
+        with _Bar() as bar:
+            on_cluster = score_on_workers(
+                data,
+                engine,
+                output or Path("scores"),
+                options,
+                open_workers=partial(ray_workers, address=ray, most=workers, say=_say),
+                time_column=time_column,
+                series_column=series_column,
+                one_series=one_series,
+                series_per_file=series_per_file,
+                provider=provider,
+                threads=threads or 1,
+                batch_size=batch_size,
+                split_rows=split_rows,
+                overwrite=overwrite,
+                observe=bar.show,
+                say=_say,
+            )
+        print(summary_as_json(on_cluster) if as_json else f"{_text(on_cluster)}\n{_text_of_cluster(on_cluster)}")
+        return
     with _Bar() as bar:
         summary = score_file(
             data,
@@ -145,6 +199,10 @@ def score(
             observe=bar.show,
         )
     print(summary_as_json(summary) if as_json else _text(summary))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 class _Bar:
@@ -205,3 +263,9 @@ def _text(summary: "Summary") -> str:
     if summary.resumed_rows:
         lines.append(f"{summary.resumed_rows} rows were scored by an earlier run")
     return "\n".join(lines)
+
+
+def _text_of_cluster(summary: "ClusterSummary") -> str:
+    done = f", {summary.skipped_splits} of them done before" if summary.skipped_splits else ""
+    lost = f"; {summary.lost_workers} workers died and were replaced" if summary.lost_workers else ""
+    return f"{summary.splits} splits of about {summary.split_rows} rows{done}, by {summary.workers} workers{lost}"

@@ -1,0 +1,232 @@
+"""Connecting to a Ray cluster, or starting one on this machine: the only file that imports ray."""
+
+import logging
+import os
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from at_infer.errors import ClusterError, ConfigError, MissingExtraError
+
+Say = Callable[[str], None]
+
+CONNECT_S = 11.0  # an address that does not answer within this time will not
+PROBE_S = 3.0
+OBJECT_STORE_BYTES = 80 << 20  # what passes between processes is small: rows are read and written by the workers
+
+
+def load_ray() -> Any:
+    """Import ray so that it reports nothing to anyone and keeps quiet."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    # It would warn that a future version will no longer hide GPUs from workers without one.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtraError("ray: is not installed; pip install 'at-infer[ray]'") from None
+    return ray
+
+
+@contextmanager
+def ray_cluster(address: str, *, local_cpus: int, say: Say) -> Iterator[Any]:
+    """Connect to a cluster, or start one on this machine, and leave it as it was found."""
+    if address not in ("auto", "local"):
+        _parse(address)
+    ray = load_ray()
+    if ray.is_initialized():  # the caller's own program runs on Ray
+        if address != "auto":
+            raise ConfigError(f"ray: this program is connected to a cluster already, not to {address}; pass auto")
+        say(f"on the cluster that this program is connected to, {_describe(ray)}")
+        yield ray
+        return
+    if address == "auto" and _find_running(ray):
+        say(f"connected to the running Ray cluster, {_describe(ray)}")
+    elif address.startswith("ray://"):
+        _connect(ray, address)
+        say(f"connected to {address}, {_describe(ray)}")
+    else:
+        with _own_cluster(ray, local_cpus):
+            found = "no Ray cluster is running; " if address == "auto" else ""
+            say(f"{found}started a Ray cluster on this machine, {_describe(ray)}")
+            yield ray
+        return
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _describe(ray: Any) -> str:
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    cpus, gpus = (int(sum(node.get(kind, 0) for node in nodes)) for kind in ("CPU", "GPU"))
+    return f"{len(nodes)} machines, {cpus} CPUs, {gpus} GPUs"
+
+
+@contextmanager
+def _own_cluster(ray: Any, cpus: int) -> Iterator[None]:
+    """A cluster of this machine alone: no dashboard, no log lines, no port that others can reach, nothing left behind.
+
+    Other users of this machine are kept out by a token. Left alone, Ray would write one to the home folder and ask
+    for it ever after; this one lives as long as the process.
+    """
+    if not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    with suppress(ImportError, AttributeError):
+        from ray._private import ray_constants
+
+        ray_constants.ENABLE_RAY_CLUSTER = False  # what Ray itself does on macOS and Windows: loopback only
+    # A short path: there are sockets in it, whose names have a limit.
+    short = "/tmp" if Path("/tmp").is_dir() else None
+    folder = tempfile.mkdtemp(prefix="at-infer-", dir=short)
+    try:
+        ray.init(
+            address="local",
+            num_cpus=cpus,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.CRITICAL,
+            object_store_memory=OBJECT_STORE_BYTES,
+            _temp_dir=folder,
+        )
+        yield
+    finally:
+        ray.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _find_running(ray: Any) -> bool:
+    """Connect to the cluster that RAY_ADDRESS names or that `ray start` runs here; False if there is none."""
+    named = os.environ.get("RAY_ADDRESS")
+    if named and named not in ("auto", "local"):
+        _connect(ray, named)
+        return True
+    address = None if named == "local" else _left_word()
+    if address is None:
+        return False
+    try:
+        _in_time(lambda: ray.init(address="auto", log_to_driver=False, logging_level=logging.CRITICAL))
+    except Exception as error:  # Ray raises ConnectionError, RuntimeError, its own and others
+        reason = first_line(error) if str(error) else "no answer"
+        raise ClusterError(
+            f"ray auto: the cluster at {address} does not let this program in ({reason}); set RAY_AUTH_MODE=token and "
+            f"RAY_AUTH_TOKEN if it wants a token, or pass --ray local"
+        ) from None
+    return True
+
+
+def _left_word() -> str | None:
+    """Where `ray start` has said that its cluster is, if something listens there.
+
+    Ray's own search would also find clusters that other programs have started for themselves.
+    """
+    try:
+        from ray._private.utils import read_ray_address
+
+        address: str = read_ray_address() or ""
+        host, _, port = address.rpartition(":")
+        socket.create_connection((host, int(port)), timeout=PROBE_S).close()
+    except (ImportError, OSError, ValueError):
+        return None
+    return address
+
+
+def _parse(address: str) -> tuple[str, int]:
+    parts = urlsplit(address)
+    try:
+        host, port = parts.hostname, parts.port or 10001  # Ray's own default
+    except ValueError:
+        host = None
+    if parts.scheme != "ray" or not host:
+        raise ConfigError(f"ray: {address!r} is none of auto, local and ray://host:port")
+    return host, port
+
+
+def _connect(ray: Any, address: str) -> None:
+    host, port = _parse(address if "://" in address else f"ray://{address}")
+    advice = "start one there with ray start --head, or pass --ray local"
+    try:
+        socket.create_connection((host, port), timeout=PROBE_S).close()
+    except OSError as error:
+        reason = error.strerror or str(error) or "no answer"
+        raise ClusterError(f"{address}: no Ray cluster can be reached ({reason}); {advice}") from None
+    try:
+        _in_time(lambda: ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL))
+    except Exception as error:  # Ray raises ConnectionError, RuntimeError, gRPC's own and others
+        if _wants_token(host, port):
+            raise ClusterError(
+                f"{address}: the cluster lets nobody in without its token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN, "
+                f"which ray get-auth-token tells there"
+            ) from None
+        if isinstance(error, TimeoutError):
+            raise ClusterError(
+                f"{address}: something listens there but does not answer as Ray does; {advice}"
+            ) from None
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ClusterError(f"{address}: no Ray cluster can be reached ({reason}); {advice}") from None
+
+
+def _wants_token(host: str, port: int) -> bool:
+    """Ray itself only says that it timed out."""
+    try:
+        grpc: Any = import_module("grpc")
+        messages: Any = import_module("ray.core.generated.ray_client_pb2")
+        services: Any = import_module("ray.core.generated.ray_client_pb2_grpc")
+        request = messages.ClusterInfoRequest(type=messages.ClusterInfoType.PING)
+    except (ImportError, AttributeError):
+        return False
+    try:
+        with grpc.insecure_channel(f"{host}:{port}") as channel:
+            services.RayletDriverStub(channel).ClusterInfo(request, timeout=1.0)
+    except grpc.RpcError as error:
+        return bool(error.code() == grpc.StatusCode.UNAUTHENTICATED)
+    return False
+
+
+def _in_time(act: Callable[[], object]) -> None:
+    """Do something that may hang, but for no longer than anybody would wait."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            act()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="ray-connect", daemon=True)
+    with _silence():
+        thread.start()
+        thread.join(CONNECT_S - PROBE_S)
+    if thread.is_alive():
+        raise TimeoutError
+    if errors:
+        raise errors[0]
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Ray's native parts write to standard error past Python's logging; what goes wrong is raised as well."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def first_line(error: Exception) -> str:
+    """What an error of Ray says, without the advice and traces below."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines or [type(error).__name__])[0][:300]

@@ -1,0 +1,187 @@
+"""Workers on a Ray cluster: one actor per engine, jobs given out one at a time, the dead replaced."""
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from at_infer.errors import AtInferError, ClusterError, ConfigError
+from at_infer.ray_cluster import Say, first_line, ray_cluster
+from at_infer.split_worker import Failure, Job, Lost, Opened, WorkerSettings
+
+POLL_S = 0.2
+DEATHS = 3  # of one worker, before its place is given up
+PATIENCE_S = 20.0  # without a single worker, before it is said
+
+
+class Seat(NamedTuple):
+    """Where a worker runs."""
+
+    node: str
+    gpus: int
+
+
+def seats(nodes: list[dict[str, Any]], *, threads: int, provider: str, most: int | None) -> list[Seat]:
+    """One worker per GPU; on machines without one, as many as their CPUs give `threads` to, unless a GPU is needed."""
+    found: list[list[Seat]] = []
+    for node in nodes:
+        gpus, cpus = int(node["Resources"].get("GPU", 0)), int(node["Resources"].get("CPU", 0))
+        if not node["Alive"]:
+            continue
+        if gpus:
+            found.append([Seat(node["NodeID"], 1)] * gpus)
+        elif provider == "cpu":
+            found.append([Seat(node["NodeID"], 0)] * (cpus // threads))
+    # Machines take turns, those with GPUs first, so that few workers are spread over many machines.
+    found.sort(key=lambda group: -group[0].gpus if group else 0)
+    turns = max((len(group) for group in found), default=0)
+    return [group[turn] for turn in range(turns) for group in found if turn < len(group)][:most]
+
+
+class Actor:
+    """The shell that Ray puts around a `SplitWorker`."""
+
+    def __init__(self, settings: WorkerSettings, has_gpu: bool) -> None:
+        # One thread pool per worker, not one per worker and CPU; polars reads this when it is first imported.
+        os.environ.setdefault("POLARS_MAX_THREADS", str(settings.threads))
+        from at_infer.split_worker import SplitWorker
+
+        self.worker, self.has_gpu = SplitWorker(settings), has_gpu
+
+    def open(self) -> Opened | Failure:
+        """Open the engine."""
+        capability = None
+        if self.has_gpu:
+            from at_infer.engines.gpu import find_gpu
+
+            with suppress(AtInferError):
+                capability = find_gpu().compute_capability
+        return self.worker.open(capability)
+
+    def call(self, method: str, payload: Any) -> Any:
+        """Do a job."""
+        return getattr(self.worker, method)(payload)
+
+
+@dataclass(slots=True, eq=False)
+class _Chair:
+    """A seat, the actor on it, and what it is doing."""
+
+    seat: Seat
+    actor: Any
+    job: Job | None = None
+    """None: it opens its engine, or waits."""
+    is_open: bool = False
+    deaths: int = 0
+
+
+@dataclass(slots=True)
+class RayWorkers:
+    """One actor per seat; one that dies is replaced."""
+
+    ray: Any
+    settings: WorkerSettings
+    say: Say
+    count: int = 0
+    opened: list[Opened] = field(default_factory=list)
+    chairs: list[_Chair] = field(default_factory=list)
+    pending: dict[Any, _Chair] = field(default_factory=dict)
+
+    def start(self, places: list[Seat]) -> None:
+        """Ask for all workers; work begins when the first is ready."""
+        self.count = len(places)
+        for seat in places:
+            chair = _Chair(seat, None)
+            self.chairs.append(chair)
+            self._fill(chair, soft=False)
+
+    def _fill(self, chair: _Chair, *, soft: bool) -> None:
+        remote = self.ray.remote(Actor).options(
+            num_cpus=self.settings.threads,
+            num_gpus=chair.seat.gpus,
+            max_restarts=0,  # who died on what is counted here
+            scheduling_strategy=self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+                chair.seat.node, soft=soft
+            ),
+        )
+        chair.actor, chair.job, chair.is_open = remote.remote(self.settings, bool(chair.seat.gpus)), None, False
+        self.pending[chair.actor.open.remote()] = chair
+
+    def run(self, jobs: deque[Job]) -> Iterator[tuple[Job, Any] | None]:
+        """Give out jobs and yield what comes back."""
+        waited, told = time.monotonic(), False
+        while jobs or any(chair.job for chair in self.chairs):
+            for chair in self.chairs:
+                if jobs and chair.is_open and chair.job is None:
+                    chair.job = jobs.popleft()
+                    self.pending[chair.actor.call.remote(chair.job.method, chair.job.payload)] = chair
+            ready, _ = self.ray.wait(list(self.pending), num_returns=1, timeout=POLL_S)
+            if not ready:
+                if not told and not self.opened and time.monotonic() - waited > PATIENCE_S:
+                    self.say("waiting for a worker: all CPUs or GPUs of the cluster are taken")
+                    told = True
+                yield None
+                continue
+            yield from self._take(ready[0])
+
+    def _take(self, ref: Any) -> Iterator[tuple[Job, Any] | None]:
+        chair = self.pending.pop(ref)
+        job, chair.job = chair.job, None
+        try:
+            answer = self.ray.get(ref)
+        except self.ray.exceptions.RayTaskError:
+            raise  # a bug, with the worker's traceback
+        except self.ray.exceptions.RayError as error:
+            self._replace(chair, error)
+            if job is not None:
+                yield job, Lost(first_line(error))
+            return
+        if job is not None:
+            yield job, answer
+        elif isinstance(answer, Failure):
+            raise ClusterError(answer.message)
+        else:
+            chair.is_open = True
+            self.opened.append(answer)
+
+    def _replace(self, chair: _Chair, error: Exception) -> None:
+        """A new actor on the seat of one that died, or on any other if the machine is gone."""
+        with suppress(Exception):
+            self.ray.kill(chair.actor)
+        chair.deaths += 1
+        if chair.deaths < DEATHS:
+            self._fill(chair, soft=True)
+            return
+        self.chairs.remove(chair)
+        if not self.chairs:
+            raise ClusterError(f"all workers have died, the last one so: {first_line(error)}")
+
+    def stop(self) -> None:
+        """End all workers."""
+        for chair in self.chairs:
+            with suppress(Exception):
+                self.ray.kill(chair.actor)
+
+
+@contextmanager
+def ray_workers(
+    settings: WorkerSettings, *, address: str, most: int | None = None, say: Say = lambda _: None
+) -> Iterator[RayWorkers]:
+    """Workers on a cluster, for as long as this is open."""
+    if most is not None and most < 1:
+        raise ConfigError(f"workers: {most} is too small; at least 1")
+    cpus = (most or max(1, (os.cpu_count() or 1) // settings.threads)) * settings.threads
+    with ray_cluster(address, local_cpus=cpus, say=say) as ray:
+        places = seats(ray.nodes(), threads=settings.threads, provider=settings.provider, most=most)
+        if not places:
+            need = f"{settings.threads} CPUs" if settings.provider == "cpu" else "a GPU"
+            raise ClusterError(f"ray {address}: no machine of the cluster has {need} for a worker")
+        workers = RayWorkers(ray, settings, say)
+        try:
+            workers.start(places)
+            yield workers
+        finally:
+            workers.stop()
