@@ -11,7 +11,6 @@ from at_infer.errors import OutputError
 
 def check_writable(path: Path, *, overwrite: bool) -> None:
     """Fail before the long work starts if its result could not be written to `path`."""
-    probe = _temporary(path)
     try:
         if path.is_dir():
             raise OutputError(f"{path}: is a folder; give a file name")
@@ -19,6 +18,7 @@ def check_writable(path: Path, *, overwrite: bool) -> None:
             raise OutputError(f"{path}: exists already; pass --overwrite to replace it")
         if not path.parent.is_dir():
             raise OutputError(f"{path}: folder {path.parent} does not exist; create it or choose another")
+        probe = _temporary(path)
         probe.touch()
         probe.unlink()
     except OSError as error:

@@ -1,5 +1,6 @@
 """`at-infer export` as a user meets it."""
 
+import hashlib
 import json
 import resource
 import subprocess
@@ -20,6 +21,30 @@ from training.checkpoint import FORMAT
 
 DATA = Path(__file__).parent / "data"
 FAMILY = {"model.onnx", "model.associations.onnx", "model.trt", "model.trt.json", "model.trt.log"}
+
+
+TRACED: dict[str, onnx.ModelProto] = {}
+
+
+@pytest.fixture(autouse=True)
+def _trace_once(monkeypatch):
+    """Tracing takes seconds, and most tests here trace the same graph."""
+    trace = pipeline.trace
+
+    def trace_once(graph, outputs):
+        modules = [type(module).__name__ for module in graph.modules()]
+        facts = [modules, list(outputs), getattr(graph, "score", None), getattr(graph, "discrepancy", None)]
+        key = hashlib.sha256(repr(facts).encode())
+        for name, tensor in graph.state_dict().items():
+            key.update(f"{name} {tensor.dtype} {tensor.shape}".encode())
+            key.update(tensor.float().numpy().tobytes())
+        if key.hexdigest() not in TRACED:
+            TRACED[key.hexdigest()] = trace(graph, outputs)
+        copy = onnx.ModelProto()
+        copy.CopyFrom(TRACED[key.hexdigest()])
+        return copy
+
+    monkeypatch.setattr(pipeline, "trace", trace_once)
 
 
 @pytest.fixture
@@ -76,6 +101,7 @@ def test_writes_both_graphs_and_a_real_engine(run_cli, ckpt, out, data):
 
 def test_the_same_checkpoint_and_options_give_the_same_file(run_cli, ckpt, tmp_path):
     for name in ("one", "two"):
+        TRACED.clear()
         (tmp_path / name).mkdir()
         assert run_cli("export", ckpt, "-o", tmp_path / name, "--engine", "none").code == 0
     for file in ("model.onnx", "model.associations.onnx"):

@@ -97,3 +97,8 @@ def test_what_a_killed_run_left_is_removed_and_what_a_running_one_writes_is_kept
     assert not dead.exists()
     assert alive.exists()
     assert other.exists()
+
+
+def test_the_current_folder_is_no_file_name():
+    with pytest.raises(OutputError, match="is a folder"):
+        check_writable(Path(), overwrite=True)
