@@ -1,6 +1,6 @@
 """What a model is, how it is trained and how its score is formed: frozen, framework-free, JSON round trip."""
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Self, get_args
 
 from at_infer.errors import ConfigError
@@ -140,6 +140,22 @@ class Threshold(Config):
     ratio: float | None
     """Share of the validation rows above it, where the method asks for one."""
     validation_rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibrated(Config):
+    """What is recorded of validation scores of one kind: of whole windows, or each row as the last of its window."""
+
+    threshold: Threshold
+    """For the recorded score mode."""
+    quantiles: dict[str, list[float]]
+    """Per score mode, at the recorded levels."""
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The reverse of `to_dict`."""
+        found = super(Calibrated, cls).from_dict(values)  # by name: slots made another class of this one
+        return replace(found, threshold=Threshold.from_dict(values["threshold"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from at_infer.manifest import (
 )
 from at_infer.parquet.parts import check_names
 from at_infer.parquet.ranges import find_places, read_properties
-from at_infer.pipeline import Observer
+from at_infer.pipeline import Observer, Say
 from at_infer.scored import added_columns
 from at_infer.scorer import ScoreOptions, Scorer
 from at_infer.split_plan import SplitPlan
@@ -37,8 +37,6 @@ from at_infer.splits import choose_split_rows
 ATTEMPTS = 3  # of a split whose engine fails or whose worker dies
 SAVE_S = 2.0  # a manifest of many splits is not written after each of them
 SURVEY_FILES = 64  # files that a worker looks at before it answers
-
-Say = Callable[[str], None]
 
 
 class Workers(Protocol):
@@ -98,6 +96,8 @@ def score_on_workers(
             series_per_file,
         )
         check_names(columns.keys, [*added_columns(scorer), *(["file"] if series_per_file else [])])
+        for note in scorer.notes:
+            say(f"note: {note}")
         run = _Run(str(source), Path(output), scorer, columns, observe, say)
         settings = WorkerSettings(
             version=__version__,

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self
 
-from at_infer.config import Config, DiscrepancyConfig, Fill, ModelConfig, Scaler, ScoreConfig, Threshold
+from at_infer.config import Calibrated, Config, DiscrepancyConfig, Fill, ModelConfig, Scaler, ScoreConfig, Threshold
 from at_infer.errors import AtInferError, EngineError
+from at_infer.windows import Align
 
 FORMAT = 1
 PREFIX = "at_infer."
@@ -19,7 +20,9 @@ _NESTED: dict[str, type[Config]] = {
     "discrepancy": DiscrepancyConfig,
     "score": ScoreConfig,
     "threshold": Threshold,
+    "causal": Calibrated,
 }
+_ADDED = ("causal",)  # unknown to earlier versions of at-infer: None in their models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,8 @@ class Metadata:
     quantile_levels: list[float]
     quantiles: dict[str, list[float]]
     """Per score mode, quantiles of the validation scores at `quantile_levels`."""
+    causal: Calibrated | None
+    """The same for rows that are each scored as the last of their window; None if nobody looked."""
     precision: str
     fp32_ops: str
     """What stays in float32 in a graph of lower precision."""
@@ -62,6 +67,12 @@ class Metadata:
     """How far the exported graph is from the PyTorch model, as measured by the export."""
     engine: dict[str, Any] | None
     """Of a plan: flavour, version, compute capabilities, sha256 of the plan and of its ONNX file."""
+
+    def calibrated(self, align: Align) -> Calibrated:
+        """What is known of rows that are scored like this; of whole windows, if there is nothing better."""
+        if align == "last" and self.causal is not None:
+            return self.causal
+        return Calibrated(threshold=self.threshold, quantiles=self.quantiles)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only."""
@@ -76,14 +87,16 @@ class Metadata:
         found = values.get("format")
         if isinstance(found, int) and found > FORMAT:
             raise EngineError(f"{source}: was exported with metadata format {found}; upgrade at-infer to read it")
+        values = {**dict.fromkeys(_ADDED), **values}
         missing = [entry.name for entry in fields(cls) if entry.name not in values]
         if missing:
             raise EngineError(f"{source}: its metadata lack {', '.join(missing)}; export the model again")
         known = {entry.name: values[entry.name] for entry in fields(cls)}
         try:
             for name, kind in _NESTED.items():
-                known[name] = kind.from_dict(known[name])
-        except (AtInferError, TypeError, AttributeError) as error:
+                if known[name] is not None or name not in _ADDED:
+                    known[name] = kind.from_dict(known[name])
+        except (AtInferError, KeyError, TypeError, AttributeError) as error:
             raise EngineError(f"{source}: its metadata are damaged ({error}); export the model again") from None
         return cls(**known)
 

@@ -29,6 +29,7 @@ PART_ROWS = 1 << 18
 PART_S = 10.0  # a killed run loses at most this much work
 
 Observer = Callable[[int, int], None]
+Say = Callable[[str], None]
 """Told rows done and rows in all."""
 
 
@@ -77,6 +78,7 @@ def score_file(
     overwrite: bool = False,
     resume: bool = False,
     observe: Observer = lambda _done, _all: None,
+    say: Say = lambda _: None,
 ) -> Summary:
     """Score every row of a Parquet file, folder, glob or URL and write the scores as Parquet.
 
@@ -102,6 +104,8 @@ def score_file(
             series_per_file=series_per_file,
         )
         _refuse_output_as_input(stream, output)
+        for note in scorer.notes:
+            say(f"note: {note}")
         run = _Run(scorer, stream, output, resume=resume)
         return run.run(observe)
 

@@ -14,6 +14,7 @@ from at_infer.errors import ConfigError, DataError
 from at_infer.metadata import PREFIX, Metadata
 from at_infer.parquet.labels import read_scores
 from at_infer.threshold import QUANTILE_LEVELS, quantile_threshold, quantiles, ratio_threshold
+from at_infer.windows import Align, Layout
 
 Name = Literal["paper", "published-leaking"]
 
@@ -160,12 +161,18 @@ def from_engine(path: Path, properties: dict[str, str]) -> Known:
         raise DataError(
             f"{path}: its validation scores have another smoothing or temperature; pass --validation or --delta"
         )
-    levels, values = metadata.quantile_levels, metadata.quantiles.get(config.mode)
+    known = metadata.calibrated(written_align(properties))
+    levels, values = metadata.quantile_levels, known.quantiles.get(config.mode)
     if values is None:
         raise DataError(f"{path}: knows no validation scores of mode {config.mode}; pass --validation or --delta")
     if config.mode != metadata.score.mode:
         return Known(str(path), None, None, levels, values)
-    return Known(str(path), metadata.threshold.value, metadata.threshold.ratio, levels, values)
+    return Known(str(path), known.threshold.value, known.threshold.ratio, levels, values)
+
+
+def written_align(properties: dict[str, str]) -> Align:
+    """How the rows of a file of scores were scored; whole windows, if it does not say."""
+    return Layout.from_dict(json.loads(layout)).align if (layout := properties.get(f"{PREFIX}layout")) else "window"
 
 
 def read_model_metadata(path: Path) -> Metadata:

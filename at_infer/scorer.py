@@ -95,6 +95,7 @@ class Scorer:
                 raise EngineError(f"{self.engine.path}: cannot score, it lacks {lacks}; use at-infer export")
             self.metadata: Metadata = self.engine.metadata
             self.config = self._score_config()
+            self.calibrated = self.metadata.calibrated(self.options.align)
             self.threshold = self._threshold()
             window = self.metadata.model.window
             stride = 1 if self.options.align == "last" else window
@@ -263,28 +264,45 @@ class Scorer:
                 f"threshold: the model's belongs to {changed[0]} {getattr(recorded, changed[0]):g}; with another "
                 f"{changed[0]} pass --threshold with a number"
             )
-        levels, values = self.metadata.quantile_levels, self.metadata.quantiles[config.mode]
+        if options.threshold is None and options.ratio is None and config.mode == recorded.mode:
+            return self.calibrated.threshold.value
+        levels, values = self.metadata.quantile_levels, self.calibrated.quantiles.get(config.mode)
+        if values is None:
+            raise ConfigError(
+                f"threshold: {self.engine.path} kept no validation scores of mode {config.mode} with --align "
+                f"{options.align}; pass --threshold with a number"
+            )
         if options.threshold == "auto":
             return gap_threshold(levels, values)
         if options.ratio is not None:
             return quantile_threshold(levels, values, options.ratio)
-        if config.mode != recorded.mode:
-            return threshold_from_quantiles(levels, values, self.metadata.threshold).value
-        return self.metadata.threshold.value
+        return threshold_from_quantiles(levels, values, self.calibrated.threshold).value
+
+    @property
+    def notes(self) -> list[str]:
+        """What a user should know before trusting the verdicts."""
+        own = isinstance(self.options.threshold, float | int)
+        if own or self.options.align == "window" or self.metadata.causal is not None:
+            return []
+        return [
+            f"{self.engine.path}: has no threshold for last rows of windows, and that of whole windows flags more of "
+            f"them than it should; score normal rows with --align last and let at-infer threshold --scores write one, "
+            f"or train anew (docs/live.md, threshold)"
+        ]
 
     def validation(self) -> dict[str, Any] | None:
         """Quantiles of the validation scores, formed as the scores are here; None if none were kept."""
         recorded, config = self.metadata.score, self.config
-        values = self.metadata.quantiles.get(config.mode)
+        values = self.calibrated.quantiles.get(config.mode)
         if values is None or replace(config, mode=recorded.mode) != recorded:
             return None
         own = self.options.threshold is None
-        ratio = self.options.ratio if self.options.ratio is not None else self.metadata.threshold.ratio
+        ratio = self.options.ratio if self.options.ratio is not None else self.calibrated.threshold.ratio
         return {
             "levels": self.metadata.quantile_levels,
             "quantiles": values,
             "ratio": ratio if own else None,
-            "rows": self.metadata.threshold.validation_rows,
+            "rows": self.calibrated.threshold.validation_rows,
         }
 
     def _check_outputs(self) -> None:

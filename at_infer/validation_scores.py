@@ -48,6 +48,10 @@ class ValidationScores:
         level = self.levels[at - 1] + (threshold - low) / (high - low) * (self.levels[at] - self.levels[at - 1])
         return 1 - float(level)
 
+    def at_levels(self, levels: list[float]) -> list[float]:
+        """Quantiles at levels of one's own."""
+        return [float(value) for value in np.interp(levels, self.levels, self.values)]
+
     def at_ratio(self, ratio: float) -> float:
         """The threshold that this share exceeds."""
         if self.scores is not None:

@@ -43,6 +43,7 @@ def checkpoint(width: int, score: ScoreConfig) -> Checkpoint:
         threshold=calibration.threshold,
         quantile_levels=list(QUANTILE_LEVELS),
         quantiles=calibration.quantiles,
+        causal=calibration.causal,
         train={},
     )
 

@@ -189,11 +189,13 @@ def _make(
     """One graph, through the parity gate."""
     score = replace(checkpoint.score, mode=config.score_mode or checkpoint.score.mode)
     discrepancy = replace(checkpoint.discrepancy, head_rule=head_rule(score.mode, checkpoint.discrepancy))
-    threshold = checkpoint.threshold
+    threshold, causal = checkpoint.threshold, checkpoint.causal
     if score.mode != checkpoint.score.mode:
-        threshold = threshold_from_quantiles(
-            checkpoint.quantile_levels, checkpoint.quantiles[score.mode], checkpoint.threshold
-        )
+        levels = checkpoint.quantile_levels
+        threshold = threshold_from_quantiles(levels, checkpoint.quantiles[score.mode], threshold)
+        if causal is not None:
+            of_mode = threshold_from_quantiles(levels, causal.quantiles[score.mode], causal.threshold)
+            causal = replace(causal, threshold=of_mode)
 
     def build(low: bool) -> ScoreGraph | AssociationsGraph:
         network = checkpoint.network()
@@ -236,6 +238,7 @@ def _make(
         threshold=threshold,
         quantile_levels=checkpoint.quantile_levels,
         quantiles=checkpoint.quantiles,
+        causal=causal,
         precision=config.precision,
         fp32_ops=fp32_ops,
         batch=None,

@@ -53,6 +53,7 @@ def checkpoint(
         threshold=calibration.threshold,
         quantile_levels=list(QUANTILE_LEVELS),
         quantiles=calibration.quantiles,
+        causal=calibration.causal,
         train={},
     )
 

@@ -27,6 +27,7 @@ def metadata(**changes: Any) -> Metadata:
         "threshold": Threshold(value=0.25, method="ratio", ratio=0.01, validation_rows=100),
         "quantile_levels": [0.5, 1.0],
         "quantiles": {"paper": [0.1, 0.3]},
+        "causal": None,
         "precision": "fp32",
         "fp32_ops": "all",
         "batch": None,

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from at_infer.config import DiscrepancyConfig, ModelConfig, Scaler, ScoreConfig, Threshold
+from at_infer.config import Calibrated, DiscrepancyConfig, ModelConfig, Scaler, ScoreConfig, Threshold
 from at_infer.errors import CheckpointError, OutputError
 from at_infer.threshold import QUANTILE_LEVELS
 from training.checkpoint import FORMAT, Checkpoint, read_tensors, write_tensors
@@ -40,6 +40,10 @@ def checkpoint() -> Checkpoint:
         threshold=Threshold(value=0.5, method="ratio", ratio=0.01, validation_rows=60),
         quantile_levels=list(QUANTILE_LEVELS),
         quantiles={"paper": [0.0] * len(QUANTILE_LEVELS)},
+        causal=Calibrated(
+            threshold=Threshold(value=0.75, method="ratio", ratio=0.01, validation_rows=51),
+            quantiles={"paper": [1.0] * len(QUANTILE_LEVELS)},
+        ),
         train={"epochs": [{"epoch": 1, "loss": 0.25}], "steps": {"reconstruction": torch.arange(3.0)}, "stride": None},
     )
 
@@ -54,6 +58,13 @@ def refused(path: Path) -> str:
     with pytest.raises(CheckpointError) as error:
         Checkpoint.load(path)
     return str(error.value)
+
+
+def test_a_checkpoint_of_an_earlier_version_knows_nothing_of_last_rows(path: Path) -> None:
+    content = read_tensors(path)
+    del content["causal"]
+    write_tensors(path, content)
+    assert Checkpoint.load(path).causal is None
 
 
 def test_a_round_trip_keeps_every_part(checkpoint: Checkpoint, path: Path) -> None:

@@ -40,6 +40,7 @@ def write_checkpoint(path: Path) -> Path:
         threshold=Threshold(value=0.5, method="ratio", ratio=0.01, validation_rows=40),
         quantile_levels=LEVELS,
         quantiles={"reconstruction": LEVELS},
+        causal=None,
         train={"seed": 7, "steps": {"reconstruction": torch.tensor([0.5, float("nan")])}},
     ).save(path)
     return path

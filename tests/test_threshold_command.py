@@ -13,11 +13,12 @@ import onnx
 import polars as pl
 import pytest
 
-from at_infer.config import ScoreConfig, Threshold
+from at_infer.config import Calibrated, ScoreConfig, Threshold
 from at_infer.engines import open_engine
 from at_infer.engines.sidecar import load_sidecar, seal, sidecar_path
 from at_infer.threshold import QUANTILE_LEVELS, quantiles, ratio_threshold
 from at_infer.validation_scores import ValidationScores, histogram
+from at_infer.windows import Layout
 from tests.conftest import Answer
 from tests.exported import metadata
 from tests.tiny_onnx import write_model
@@ -53,7 +54,8 @@ def threshold(run_cli: RunCli, model: Path) -> Callable[..., Any]:
             assert answer.err.count("\n") == 1, answer.err
             return answer.err
         document = json.loads(answer.out)
-        return document | {choice["method"]: choice for choice in document["choices"]}
+        shown = document["window"] or document["last"]
+        return document | shown | {choice["method"]: choice for choice in shown["choices"]}
 
     return run
 
@@ -143,6 +145,55 @@ def test_a_copy_of_an_onnx_file_carries_the_choice_and_nothing_else(
     assert threshold(*options, "-o", copy, "--overwrite")["output"] == str(copy)
 
 
+CAUSAL = Calibrated(
+    threshold=Threshold(value=20.0, method="ratio", ratio=0.02, validation_rows=2000),
+    quantiles={"reconstruction": quantiles(2 * SCORES)},
+)
+
+
+def test_both_kinds_of_scores_are_shown_and_a_copy_has_a_threshold_for_each(
+    threshold: Any, run_cli: RunCli, tmp_path: Path
+) -> None:
+    both, copy = write_model(tmp_path / "both.onnx", known(causal=CAUSAL)), tmp_path / "copy.onnx"
+    found = threshold("--method", "ratio", "--ratio", 0.05, "-o", copy, of=both)
+    assert found["last"]["rows"] == 2000
+    assert found["last"]["choices"][0]["threshold"] == 20
+    with open_engine(copy) as engine:
+        written = engine.metadata
+    assert written is not None
+    assert written.causal is not None
+    assert written.causal.threshold.value == pytest.approx(2 * written.threshold.value)
+    assert (written.causal.threshold.ratio, written.threshold.ratio) == (0.05, 0.05)
+    assert written.causal.quantiles == CAUSAL.quantiles
+    only = threshold("--align", "last", "--method", "fixed", "--delta", 3, "-o", copy, "--overwrite", of=both)
+    assert only["window"] is None
+    with open_engine(copy) as engine:
+        written = engine.metadata
+    assert written is not None
+    assert written.threshold == RECORDED
+    assert written.causal is not None
+    assert written.causal.threshold.value == 3
+    text = run_cli("threshold", both).out
+    assert text.index("50000 validation scores of whole windows") < text.index("2000 validation scores of last rows")
+
+
+def test_scores_of_last_rows_give_a_model_that_has_none_its_causal_threshold(
+    threshold: Any, model: Path, tmp_path: Path
+) -> None:
+    path, copy = tmp_path / "scores.parquet", tmp_path / "copy.onnx"
+    layout = Layout(window=8, stride=1, align="last").to_dict()
+    pl.DataFrame({"score": 3 * SCORES}).write_parquet(path, metadata={"at_infer.layout": json.dumps(layout)})
+    assert "kept no validation scores of mode reconstruction of last rows of windows" in threshold("--align", "last")
+    assert "has scores of last rows of windows" in threshold("--scores", path, "--align", "window")
+    threshold("--scores", path, "--method", "ratio", "-o", copy)
+    with open_engine(copy) as engine:
+        written = engine.metadata
+    value = ratio_threshold(3 * SCORES, 0.01)
+    expected = Threshold(value=value, method="ratio", ratio=0.01, validation_rows=len(SCORES))
+    causal = Calibrated(threshold=expected, quantiles={"reconstruction": quantiles(3 * SCORES)})
+    assert written == replace(known(), causal=causal)
+
+
 def test_a_copy_of_a_plan_has_a_sidecar_that_fits(threshold: Any, tmp_path: Path) -> None:
     plan = tmp_path / "model.trt"
     plan.write_bytes(b"a plan")
@@ -219,11 +270,12 @@ def test_the_text_shows_a_histogram_and_a_table(run_cli: RunCli, model: Path, tm
     copy = tmp_path / "copy.onnx"
     answer = run_cli("threshold", model, "--rows-per-day", 1440, "--method", "ratio", "-o", copy)
     assert answer.code == 0
-    assert answer.out.startswith("50000 validation scores (quantiles kept in")
+    assert answer.out.startswith("50000 validation scores of whole windows (quantiles kept in")
     assert sum("#" in line for line in answer.out.splitlines()) > 5
     assert "< recorded" in answer.out
     assert "gap statistic, two clusters: the validation scores do not form two clusters" in answer.out
-    assert f"{copy}: a copy with threshold" in answer.out
+    assert f"{copy}: a copy with thresholds by ratio: " in answer.out
+    assert answer.out.endswith(" for whole windows\n")
 
 
 @pytest.mark.parametrize("kind", ["lognormal", "normal", "constant", "zeros and others"])

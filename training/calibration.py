@@ -9,7 +9,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from at_infer.config import SCORE_MODES, DiscrepancyConfig, HeadRule, ScoreConfig, ScoreMode, Threshold, head_rule
+from at_infer.config import (
+    SCORE_MODES,
+    Calibrated,
+    DiscrepancyConfig,
+    HeadRule,
+    ScoreConfig,
+    ScoreMode,
+    Threshold,
+    head_rule,
+)
 from at_infer.criterion import anomaly_score
 from at_infer.threshold import quantiles, ratio_threshold
 from at_infer.windows import MovingMean
@@ -76,6 +85,50 @@ def smoothed(scores: NDArray[np.float32], series_rows: Sequence[int], width: int
     return np.concatenate(parts)
 
 
+class CausalRows(NamedTuple):
+    """Rows to be scored as a live system scores them, and the windows that this takes."""
+
+    starts: NDArray[np.int64]
+    """First rows of the windows, in order."""
+    window: NDArray[np.int64]
+    """(rows, smooth): for each row the windows whose last scores it is the mean of."""
+    known: NDArray[np.bool_]
+    """(rows, smooth): False before the first full window of a series."""
+
+    def mean(self, last: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Scores of the windows' last rows -> smoothed scores of the rows."""
+        total = np.where(self.known, last[self.window], 0.0).sum(axis=1, dtype=np.float64)
+        means: NDArray[np.float64] = total / self.known.sum(axis=1)
+        return means.astype(np.float32)
+
+
+def causal_rows(
+    starts: NDArray[np.int64], series_rows: Sequence[int], window: int, *, smooth: int, most_windows: int
+) -> CausalRows:
+    """All rows that end a window, or, if that takes more than `most_windows`, some of them at random.
+
+    At random, because a fixed step would see the same phase of a periodic series again and again.
+    """
+    counts = -(-np.asarray(series_rows) // window)
+    first_starts = starts[np.cumsum(counts) - counts]
+    spans = [np.arange(first, first + rows - window + 1) for first, rows in zip(first_starts, series_rows, strict=True)]
+    lowest = np.repeat(first_starts, [len(span) for span in spans])
+    rows = np.concatenate(spans)
+    if len(rows) > most_windows:
+        chosen = np.random.default_rng(0).choice(len(rows), max(1, most_windows // smooth), replace=False)
+        chosen.sort()
+        rows, lowest = rows[chosen], lowest[chosen]
+    needed = rows[:, None] - np.arange(smooth)
+    known = needed >= lowest[:, None]
+    found, inverse = np.unique(np.where(known, needed, rows[:, None]), return_inverse=True)
+    return CausalRows(found, inverse.reshape(needed.shape), known)
+
+
+def most_causal_windows(trained_windows: int) -> int:
+    """As many as cost less than a tenth of the training: a window forth and back takes three times a window forth."""
+    return min(max(2_000, trained_windows // 4), 20_000)
+
+
 class Calibration(NamedTuple):
     """What is recorded of the validation scores."""
 
@@ -83,6 +136,8 @@ class Calibration(NamedTuple):
     """For the chosen mode."""
     quantiles: dict[str, list[float]]
     """Per mode, at QUANTILE_LEVELS."""
+    causal: Calibrated
+    """The same for rows that are each the last of their window, with causal smoothing."""
 
 
 def calibrate(
@@ -95,19 +150,33 @@ def calibrate(
     score: ScoreConfig,
     ratio: float,
     batch_size: int = 32,
+    most_causal_windows: int = 2_000,
 ) -> Calibration:
     """Score the windows of the validation part in every mode; the chosen one gives the threshold.
 
-    `series_rows` are the rows of each series that the windows cover: smoothing stops at their borders.
+    `series_rows` are the rows of each series that the windows cover: smoothing stops at their borders. Then the same
+    for rows that are each the last of their window, which reconstruction finds harder: at most `most_causal_windows`.
     """
-    parts = window_parts(network, values, torch.from_numpy(starts).to(values.device), discrepancy, batch_size)
-    windows = scores_by_mode(parts, discrepancy, score.temperature, network.config.layers)
-    scores = {
+
+    def score_windows(of: NDArray[np.int64]) -> dict[ScoreMode, NDArray[np.float32]]:
+        parts = window_parts(network, values, torch.from_numpy(of).to(values.device), discrepancy, batch_size)
+        return scores_by_mode(parts, discrepancy, score.temperature, network.config.layers)
+
+    of_rows = {
         mode: smoothed(one_per_row(of_windows, starts), series_rows, score.smooth)
-        for mode, of_windows in windows.items()
+        for mode, of_windows in score_windows(starts).items()
     }
-    recorded = scores[score.mode]
-    threshold = Threshold(
-        value=ratio_threshold(recorded, ratio), method="ratio", ratio=ratio, validation_rows=recorded.size
+    whole = _record(of_rows, score.mode, ratio)
+    rows = causal_rows(
+        starts, series_rows, network.config.window, smooth=score.smooth, most_windows=most_causal_windows
     )
-    return Calibration(threshold, {mode: quantiles(of_rows) for mode, of_rows in scores.items()})
+    causal = _record({mode: rows.mean(s[:, -1]) for mode, s in score_windows(rows.starts).items()}, score.mode, ratio)
+    return Calibration(whole.threshold, whole.quantiles, causal)
+
+
+def _record(scores: dict[ScoreMode, NDArray[np.float32]], mode: ScoreMode, ratio: float) -> Calibrated:
+    chosen = scores[mode]
+    threshold = Threshold(
+        value=ratio_threshold(chosen, ratio), method="ratio", ratio=ratio, validation_rows=chosen.size
+    )
+    return Calibrated(threshold=threshold, quantiles={name: quantiles(of_rows) for name, of_rows in scores.items()})

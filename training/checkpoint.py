@@ -9,7 +9,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from at_infer.config import DiscrepancyConfig, Fill, ModelConfig, Scaler, ScoreConfig, Threshold
+from at_infer.config import Calibrated, DiscrepancyConfig, Fill, ModelConfig, Scaler, ScoreConfig, Threshold
 from at_infer.errors import AtInferError, CheckpointError
 from at_infer.output import atomic_path
 from training.model import AnomalyTransformer
@@ -35,6 +35,8 @@ class Checkpoint:
     quantile_levels: list[float]
     quantiles: dict[str, list[float]]
     """Per score mode, quantiles of the validation scores at `quantile_levels`."""
+    causal: Calibrated | None
+    """The same for rows that are each the last of their window; None in checkpoints of earlier versions."""
     train: dict[str, Any]
     """TrainConfig, data, versions, and the history per step and per epoch."""
 
@@ -62,6 +64,7 @@ class Checkpoint:
                 "threshold": self.threshold.to_dict(),
                 "quantile_levels": self.quantile_levels,
                 "quantiles": self.quantiles,
+                "causal": None if self.causal is None else self.causal.to_dict(),
                 "train": self.train,
             },
         )
@@ -93,6 +96,7 @@ class Checkpoint:
                 threshold=Threshold.from_dict(content["threshold"]),
                 quantile_levels=content["quantile_levels"],
                 quantiles=content["quantiles"],
+                causal=None if content.get("causal") is None else Calibrated.from_dict(content["causal"]),
                 train=content["train"],
             )
             checkpoint._check()

@@ -16,7 +16,7 @@ from at_infer.config import Fill, ModelConfig, ScoreConfig, TrainConfig
 from at_infer.errors import CheckpointError, ConfigError, DataError
 from at_infer.interrupt import Interrupt
 from at_infer.threshold import QUANTILE_LEVELS
-from training.calibration import calibrate
+from training.calibration import calibrate, most_causal_windows
 from training.checkpoint import Checkpoint, read_tensors, write_tensors
 from training.data import TrainingData, Windows
 from training.device import check_device
@@ -324,6 +324,7 @@ class _Run:
             score=score,
             ratio=ratio,
             batch_size=self.config.batch_size,
+            most_causal_windows=most_causal_windows(self.state.step * self.config.batch_size),
         )
         history = self.history[: self.state.step].cpu()
         return Checkpoint(
@@ -339,6 +340,7 @@ class _Run:
             threshold=calibration.threshold,
             quantile_levels=list(QUANTILE_LEVELS),
             quantiles=calibration.quantiles,
+            causal=calibration.causal,
             train={
                 "config": self.config.to_dict(),
                 "seed": self.config.seed,

@@ -95,6 +95,7 @@ def published_checkpoint(
         threshold=calibration.threshold,
         quantile_levels=list(QUANTILE_LEVELS),
         quantiles=calibration.quantiles,
+        causal=calibration.causal,
         train={"published": True},
     )
 

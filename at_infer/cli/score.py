@@ -197,6 +197,7 @@ def score(
             overwrite=overwrite,
             resume=resume,
             observe=bar.show,
+            say=_say,
         )
     print(summary_as_json(summary) if as_json else _text(summary))
 

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -12,8 +12,10 @@ from at_infer.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from at_infer.metadata import Metadata
     from at_infer.validation_scores import Choice, ValidationScores
+    from at_infer.windows import Align
 
 SCORES, METHOD, COPY = "Validation scores", "Method", "Output"
+WHAT: "dict[Align, str]" = {"window": "whole windows", "last": "last rows of windows"}
 
 
 def threshold(
@@ -22,6 +24,14 @@ def threshold(
         str | None,
         typer.Option(
             help="Parquet of at-infer score on normal rows. Default: the quantiles that the model kept.",
+            rich_help_panel=SCORES,
+        ),
+    ] = None,
+    align: Annotated[
+        Literal["window", "last"] | None,
+        typer.Option(
+            help="Only scores of whole windows, or only those of rows that are the last of their window, as watch and "
+            "score --align last have them. Default: both, or what the rows of --scores are.",
             rich_help_panel=SCORES,
         ),
     ] = None,
@@ -64,49 +74,85 @@ def threshold(
     """
     per_day = rows_a_day(rows_per_day, interval)
     _check(method, ratio, delta, false_alarms_per_day, output)
-    from dataclasses import asdict, replace
-
-    from at_infer.config import Threshold
     from at_infer.engines.copies import check_copy, write_copy
     from at_infer.protocol import read_model_metadata
-    from at_infer.validation_scores import choices, flagged, histogram
+    from at_infer.validation_scores import choices, flagged
 
     metadata = read_model_metadata(model)
     if output is not None:
         check_copy(model, output, overwrite=overwrite)
-    known = _scores(model, metadata, scores)
-    recorded = flagged(
-        known, "recorded", f"in the model, by {metadata.threshold.method}", metadata.threshold.value, per_day
-    )
-    found = [
-        recorded,
-        *choices(known, ratio=ratio, delta=delta, false_alarms_per_day=false_alarms_per_day, rows_per_day=per_day),
-    ]
-    chosen = next((choice for choice in found if choice.method == method), None)
-    if chosen is not None and chosen.threshold is None:
-        raise ConfigError(f"threshold: {chosen.note}")
-    if output is not None and chosen is not None and chosen.threshold is not None:
-        kept = Threshold(
-            value=chosen.threshold,
-            method={"spot": "peaks-over-threshold"}.get(chosen.method, chosen.method),
-            ratio=ratio if chosen.method == "ratio" else None,
-            validation_rows=known.rows,
-        )
-        write_copy(model, output, replace(metadata, threshold=kept))
+    shown: list[_Shown] = []
+    for kind, known in _scores(model, metadata, scores, align).items():
+        recorded = metadata.calibrated(kind).threshold
+        found = [
+            flagged(known, "recorded", f"in the model, by {recorded.method}", recorded.value, per_day),
+            *choices(known, ratio=ratio, delta=delta, false_alarms_per_day=false_alarms_per_day, rows_per_day=per_day),
+        ]
+        chosen = next((choice for choice in found if choice.method == method), None)
+        if chosen is not None and chosen.threshold is None:
+            raise ConfigError(f"threshold: {chosen.note}; these are the scores of {WHAT[kind]}")
+        if chosen is not None:
+            metadata = _with(metadata, kind, known, chosen, ratio)
+        shown.append(_Shown(kind, known, found, chosen))
+    if output is not None:
+        write_copy(model, output, metadata)
     if as_json:
-        document = {
+        document: dict[str, Any] = {
             "model": str(model),
-            "scores": known.source,
-            "rows": known.rows,
             "rows_per_day": per_day,
-            "choices": [asdict(choice) for choice in found],
-            "histogram": [asdict(one) for one in histogram(known)],
             "method": method,
             "output": None if output is None else str(output),
+            **dict.fromkeys(WHAT),
+            **{entry.kind: entry.to_dict() for entry in shown},
         }
         print(json.dumps(document, allow_nan=False))
     else:
-        print("\n".join(_lines(known, found, chosen, output)))
+        print("\n\n".join("\n".join(_lines(entry)) for entry in shown))
+        if output is not None:
+            values = ", ".join(f"{e.chosen.threshold:.6g} for {WHAT[e.kind]}" for e in shown if e.chosen is not None)
+            print(f"\n{output}: a copy with thresholds by {method}: {values}")
+
+
+class _Shown(NamedTuple):
+    """Scores of one kind, what each method finds in them, and the method that was asked for."""
+
+    kind: "Align"
+    known: "ValidationScores"
+    found: list["Choice"]
+    chosen: "Choice | None"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only."""
+        from dataclasses import asdict
+
+        from at_infer.validation_scores import histogram
+
+        return {
+            "scores": self.known.source,
+            "rows": self.known.rows,
+            "choices": [asdict(choice) for choice in self.found],
+            "histogram": [asdict(one) for one in histogram(self.known)],
+        }
+
+
+def _with(metadata: "Metadata", kind: "Align", known: "ValidationScores", chosen: "Choice", ratio: float) -> "Metadata":
+    """Metadata with the threshold that was chosen."""
+    from dataclasses import replace
+
+    from at_infer.config import Calibrated, Threshold
+
+    assert chosen.threshold is not None
+    kept = Threshold(
+        value=chosen.threshold,
+        method={"spot": "peaks-over-threshold"}.get(chosen.method, chosen.method),
+        ratio=ratio if chosen.method == "ratio" else None,
+        validation_rows=known.rows,
+    )
+    if kind == "window":
+        return replace(metadata, threshold=kept)
+    quantiles: dict[str, list[float]] = {metadata.score.mode: known.at_levels(metadata.quantile_levels)}
+    causal = metadata.causal or Calibrated(threshold=kept, quantiles=quantiles)
+    return replace(metadata, causal=replace(causal, threshold=kept))
 
 
 def _check(
@@ -124,18 +170,29 @@ def _check(
         raise ConfigError(f"false alarms per day: {false_alarms_per_day:g} is not a positive number")
 
 
-def _scores(model: Path, metadata: "Metadata", source: str | None) -> "ValidationScores":
+def _scores(
+    model: Path, metadata: "Metadata", source: str | None, align: "Align | None"
+) -> "dict[Align, ValidationScores]":
     """Of a file that this model wrote, or the quantiles that it kept."""
     from at_infer.metadata import PREFIX
     from at_infer.parquet.labels import read_scores
+    from at_infer.protocol import written_align
     from at_infer.validation_scores import ValidationScores
 
     if source is None:
-        values = metadata.quantiles.get(metadata.score.mode)
-        if values is None:
-            raise DataError(f"{model}: kept no validation scores of mode {metadata.score.mode}; pass --scores")
-        rows = metadata.threshold.validation_rows
-        return ValidationScores(f"quantiles kept in {model}", rows, metadata.quantile_levels, values)
+        found: dict[Align, ValidationScores] = {}
+        for kind in WHAT:
+            if (kind == "last" and metadata.causal is None) or align not in (None, kind):
+                continue
+            known = metadata.calibrated(kind)
+            values = known.quantiles.get(metadata.score.mode)
+            if values is not None:
+                rows = known.threshold.validation_rows
+                found[kind] = ValidationScores(f"quantiles kept in {model}", rows, metadata.quantile_levels, values)
+        if not found:
+            which = "" if align is None else f" of {WHAT[align]}"
+            raise DataError(f"{model}: kept no validation scores of mode {metadata.score.mode}{which}; pass --scores")
+        return found
     read = read_scores(source)
     expected = {"checkpoint_sha256": metadata.checkpoint_sha256, "score": metadata.score.to_dict()}
     for name, value in expected.items():
@@ -143,13 +200,17 @@ def _scores(model: Path, metadata: "Metadata", source: str | None) -> "Validatio
         if written is not None and json.loads(written) != value:
             what = "another model" if name == "checkpoint_sha256" else "another score mode, temperature or smoothing"
             raise DataError(f"{source}: has scores of {what}; score with {model.name} as it is")
-    return ValidationScores.of_scores(source, read.scores)
+    kind = written_align(read.properties)
+    if align not in (None, kind):
+        raise DataError(f"{source}: has scores of {WHAT[kind]}; leave --align out, or score with --align {align}")
+    return {kind: ValidationScores.of_scores(source, read.scores)}
 
 
-def _lines(known: "ValidationScores", found: list["Choice"], chosen: "Choice | None", output: Path | None) -> list[str]:
+def _lines(shown: _Shown) -> list[str]:
     from at_infer.validation_scores import histogram
 
-    lines = [f"{known.rows} validation scores ({known.source})", ""]
+    known, found = shown.known, shown.found
+    lines = [f"{known.rows} validation scores of {WHAT[shown.kind]} ({known.source})", ""]
     bins = histogram(known)
     widest = max(one.share for one in bins)
     for one in bins:
@@ -167,6 +228,4 @@ def _lines(known: "ValidationScores", found: list["Choice"], chosen: "Choice | N
         else:
             a_day = "-" if c.rows_a_day is None else f"{c.rows_a_day:.3g}"
             lines.append(f"{c.method:10}{c.threshold:>12.6g}{c.share:>11.4%}{c.rows:>10}{a_day:>9}  {c.what}")
-    if chosen is not None and output is not None:
-        lines += ["", f"{output}: a copy with threshold {chosen.threshold:.6g} by {chosen.method}"]
     return lines

@@ -109,6 +109,13 @@ class _TextLog:
             f"{threshold.validation_rows} validation rows",
             markup=False,
         )
+        if checkpoint.causal is not None:
+            causal = checkpoint.causal.threshold
+            out.print(
+                f"  of rows that are the last of their window (watch, score --align last): threshold "
+                f"{causal.value:.4g}, from {causal.validation_rows} rows",
+                markup=False,
+            )
         out.print(f"{path}: best epoch {summary['best_epoch']} of {summary['epochs']}", markup=False)
 
 
@@ -151,5 +158,6 @@ def _summary(checkpoint: "Checkpoint") -> dict[str, Any]:
         },
         "score_mode": checkpoint.score.mode,
         "threshold": checkpoint.threshold.value,
+        "causal_threshold": None if checkpoint.causal is None else checkpoint.causal.threshold.value,
         "ratio": checkpoint.threshold.ratio,
     }

@@ -152,6 +152,8 @@ def watch(
             batch_size=batch_size,
         ) as stream:
             known = stream.metadata
+            for note in stream.scorer.notes:
+                _say(f"note: {note}")
             reader = RowReader(
                 known.columns,
                 time_column=None if no_time else time_column or known.time_column,
@@ -159,6 +161,7 @@ def watch(
                 format=format_,
                 header=None if header is None else [name.strip() for name in header.split(",")],
             )
+            asked = ratio if ratio is not None else stream.scorer.calibrated.threshold.ratio
             kept: dict[str, Any] = {}
             if state is not None:
                 check_writable(state, overwrite=True)
@@ -171,7 +174,7 @@ def watch(
                     sys.stdout.buffer,
                     _say,
                     max_delay_s=max_delay_ms / 1000,
-                    expected_share=known.threshold.ratio if threshold is None and ratio is None else ratio,
+                    expected_share=asked if threshold is None else None,
                     first_row=kept.get("row", 0),
                     state=state,
                     state_interval_s=state_interval,

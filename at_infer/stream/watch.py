@@ -189,15 +189,15 @@ class Watch:
         return "".join(texts).encode()
 
     def _compare_share(self) -> None:
-        """Last rows of windows score higher than the rows of whole windows that most thresholds are made from."""
+        """Rows unlike the validation rows, or a threshold that was made from whole windows."""
         tally = self.tally
         if not self.expected_share or tally.scored < ROWS_TO_COMPARE:
             return
         if tally.anomalies > TOO_MANY * self.expected_share * tally.scored:
             self.say(
                 f"note: {tally.anomalies / tally.scored:.1%} of the first {tally.scored} scored rows are anomalous, "
-                f"the threshold was made for {self.expected_share:.2g} of them; if they are normal, take it from "
-                f"scores with --align last (docs/live.md, threshold)"
+                f"the threshold was made for {self.expected_share:.2g} of them; if they are normal, make it anew from "
+                f"their scores (docs/live.md, threshold)"
             )
         self.expected_share = None
 
