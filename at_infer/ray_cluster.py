@@ -112,13 +112,16 @@ def _find_running(ray: Any) -> bool:
     address = None if named == "local" else _left_word()
     if address is None:
         return False
+    host, _, port = address.rpartition(":")
+    advice = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN if it wants a token, or pass --ray local"
+    if _wants_token(host, int(port), *GCS):
+        raise ClusterError(f"ray auto: the cluster at {address} lets nobody in without its token; {advice}")
     try:
         _in_time(lambda: ray.init(address="auto", log_to_driver=False, logging_level=logging.CRITICAL))
     except Exception as error:  # Ray raises ConnectionError, RuntimeError, its own and others
         reason = first_line(error) if str(error) else "no answer"
         raise ClusterError(
-            f"ray auto: the cluster at {address} does not let this program in ({reason}); set RAY_AUTH_MODE=token and "
-            f"RAY_AUTH_TOKEN if it wants a token, or pass --ray local"
+            f"ray auto: the cluster at {address} does not let this program in ({reason}); {advice}"
         ) from None
     return True
 
@@ -158,14 +161,14 @@ def _connect(ray: Any, address: str) -> None:
     except OSError as error:
         reason = error.strerror or str(error) or "no answer"
         raise ClusterError(f"{address}: no Ray cluster can be reached ({reason}); {advice}") from None
+    if _wants_token(host, port, *CLIENT_SERVER):
+        raise ClusterError(
+            f"{address}: the cluster lets nobody in without its token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN, "
+            f"which ray get-auth-token tells there"
+        )
     try:
         _in_time(lambda: ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL))
     except Exception as error:  # Ray raises ConnectionError, RuntimeError, gRPC's own and others
-        if _wants_token(host, port):
-            raise ClusterError(
-                f"{address}: the cluster lets nobody in without its token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN, "
-                f"which ray get-auth-token tells there"
-            ) from None
         if isinstance(error, TimeoutError):
             raise ClusterError(
                 f"{address}: something listens there but does not answer as Ray does; {advice}"
@@ -174,18 +177,28 @@ def _connect(ray: Any, address: str) -> None:
         raise ClusterError(f"{address}: no Ray cluster can be reached ({reason}); {advice}") from None
 
 
-def _wants_token(host: str, port: int) -> bool:
-    """Ray itself only says that it timed out."""
+# What a cluster can be asked without connecting: a file of messages, a service, a method and its question.
+CLIENT_SERVER = ("ray_client", "RayletDriverStub", "ClusterInfo", "ClusterInfoRequest")
+GCS = ("gcs_service", "NodeInfoGcsServiceStub", "GetClusterId", "GetClusterIdRequest")
+
+
+def _wants_token(host: str, port: int, file: str, service: str, method: str, question: str) -> bool:
+    """Does it refuse what this program has? Ray itself says so only after a while, and on standard error."""
     try:
         grpc: Any = import_module("grpc")
-        messages: Any = import_module("ray.core.generated.ray_client_pb2")
-        services: Any = import_module("ray.core.generated.ray_client_pb2_grpc")
-        request = messages.ClusterInfoRequest(type=messages.ClusterInfoType.PING)
+        messages: Any = import_module(f"ray.core.generated.{file}_pb2")
+        services: Any = import_module(f"ray.core.generated.{file}_pb2_grpc")
+        request, stub = getattr(messages, question)(), getattr(services, service)
     except (ImportError, AttributeError):
         return False
+    token: tuple[tuple[str, str], ...] = ()
+    with suppress(Exception):  # a token that Ray cannot read is as good as none
+        token = import_module(
+            "ray._private.authentication.grpc_authentication_client_interceptor"
+        )._get_authentication_metadata_tuple()
     try:
         with grpc.insecure_channel(f"{host}:{port}") as channel:
-            services.RayletDriverStub(channel).ClusterInfo(request, timeout=1.0)
+            getattr(stub(channel), method)(request, timeout=1.0, metadata=token)
     except grpc.RpcError as error:
         return bool(error.code() == grpc.StatusCode.UNAUTHENTICATED)
     return False
