@@ -74,7 +74,6 @@ class _Chair:
     actor: Any
     job: Job | None = None
     """None: it opens its engine, or waits."""
-    is_open: bool = False
     deaths: int = 0
 
 
@@ -88,7 +87,10 @@ class RayWorkers:
     count: int = 0
     opened: list[Opened] = field(default_factory=list)
     chairs: list[_Chair] = field(default_factory=list)
+    idle: deque[_Chair] = field(default_factory=deque)
     pending: dict[Any, _Chair] = field(default_factory=dict)
+    under_way: int = 0
+    """Jobs, unlike openings."""
 
     def start(self, places: list[Seat]) -> None:
         """Ask for all workers; work begins when the first is ready."""
@@ -107,45 +109,54 @@ class RayWorkers:
                 chair.seat.node, soft=soft
             ),
         )
-        chair.actor, chair.job, chair.is_open = remote.remote(self.settings, bool(chair.seat.gpus)), None, False
+        chair.actor = remote.remote(self.settings, bool(chair.seat.gpus))
         self.pending[chair.actor.open.remote()] = chair
 
     def run(self, jobs: deque[Job]) -> Iterator[tuple[Job, Any] | None]:
         """Give out jobs and yield what comes back."""
-        waited, told = time.monotonic(), False
-        while jobs or any(chair.job for chair in self.chairs):
-            for chair in self.chairs:
-                if jobs and chair.is_open and chair.job is None:
-                    chair.job = jobs.popleft()
-                    self.pending[chair.actor.call.remote(chair.job.method, chair.job.payload)] = chair
-            ready, _ = self.ray.wait(list(self.pending), num_returns=1, timeout=POLL_S)
+        begun, told = time.monotonic(), False
+        self._give_out(jobs)
+        while jobs or self.under_way:
+            refs = list(self.pending)
+            # All that are ready at once, for there may be many; otherwise wait for one.
+            ready, _ = self.ray.wait(refs, num_returns=len(refs), timeout=0)
             if not ready:
-                if not told and not self.opened and time.monotonic() - waited > PATIENCE_S:
+                ready, _ = self.ray.wait(refs, num_returns=1, timeout=POLL_S)
+            for ref in ready:
+                yield from self._take(ref)
+                self._give_out(jobs)
+            if not ready:
+                if not told and not self.opened and time.monotonic() - begun > PATIENCE_S:
                     self.say("waiting for a worker: all CPUs or GPUs of the cluster are taken")
                     told = True
                 yield None
-                continue
-            yield from self._take(ready[0])
 
-    def _take(self, ref: Any) -> Iterator[tuple[Job, Any] | None]:
+    def _give_out(self, jobs: deque[Job]) -> None:
+        while jobs and self.idle:
+            chair, job = self.idle.popleft(), jobs.popleft()
+            chair.job = job
+            self.pending[chair.actor.call.remote(job.method, job.payload)] = chair
+            self.under_way += 1
+
+    def _take(self, ref: Any) -> Iterator[tuple[Job, Any]]:
         chair = self.pending.pop(ref)
         job, chair.job = chair.job, None
+        self.under_way -= job is not None
         try:
             answer = self.ray.get(ref)
         except self.ray.exceptions.RayTaskError:
             raise  # a bug, with the worker's traceback
         except self.ray.exceptions.RayError as error:
             self._replace(chair, error)
-            if job is not None:
-                yield job, Lost(first_line(error))
-            return
+            answer = Lost(first_line(error))
+        else:
+            if job is None:
+                if isinstance(answer, Failure):
+                    raise ClusterError(answer.message)
+                self.opened.append(answer)
+            self.idle.append(chair)
         if job is not None:
             yield job, answer
-        elif isinstance(answer, Failure):
-            raise ClusterError(answer.message)
-        else:
-            chair.is_open = True
-            self.opened.append(answer)
 
     def _replace(self, chair: _Chair, error: Exception) -> None:
         """A new actor on the seat of one that died, or on any other if the machine is gone."""
