@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from at_infer.cluster.worker import Job, Lost, Opened, SplitWorker, WorkerSettings
 from at_infer.engines import Scoring
 from at_infer.metadata import Metadata
-from at_infer.split_worker import Job, Lost, Opened, SplitWorker, WorkerSettings
 from tests.exported import metadata
 
 Answer = Callable[[SplitWorker, Job], Any]

@@ -11,13 +11,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from at_infer.cluster_summary import ClusterSummary
-from at_infer.distributed import ATTEMPTS, score_on_workers
+from at_infer.cluster.manifest import NAME, Manifest, split_file
+from at_infer.cluster.run import ATTEMPTS, score_on_workers
+from at_infer.cluster.summary import ClusterSummary
+from at_infer.cluster.worker import Failure, Job, Lost, SplitWorker
 from at_infer.errors import ClusterError, ConfigError, DataError, OutputError
-from at_infer.manifest import NAME, Manifest, split_file
 from at_infer.pipeline import score_file
 from at_infer.scorer import ScoreOptions
-from at_infer.split_worker import Failure, Job, Lost, SplitWorker
 from tests.exported import metadata
 from tests.in_process import EasyEngine, Opener, read_splits
 

@@ -18,14 +18,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from at_infer.distributed import score_on_workers
+from at_infer.cluster.actors import RayWorkers, Seat, ray_workers, seats
+from at_infer.cluster.connect import ray_cluster
+from at_infer.cluster.manifest import NAME
+from at_infer.cluster.run import score_on_workers
+from at_infer.cluster.worker import WorkerSettings
 from at_infer.errors import ClusterError
-from at_infer.manifest import NAME
 from at_infer.pipeline import score_file
-from at_infer.ray_cluster import ray_cluster
-from at_infer.ray_workers import RayWorkers, Seat, ray_workers, seats
 from at_infer.scorer import ScoreOptions
-from at_infer.split_worker import WorkerSettings
 from tests.conftest import Answer
 from tests.in_process import read_splits
 from tests.scored import rows

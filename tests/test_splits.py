@@ -11,11 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from at_infer.distributed import score_on_workers
-from at_infer.inputs import Columns, Place, Survey, find_series
-from at_infer.pipeline import score_file
-from at_infer.scorer import ScoreOptions
-from at_infer.splits import (
+from at_infer.cluster.inputs import Columns, Place, Survey, find_series
+from at_infer.cluster.run import score_on_workers
+from at_infer.cluster.splits import (
     LEAST_HALOS,
     SPLIT_S,
     SPLITS_PER_WORKER,
@@ -27,6 +25,8 @@ from at_infer.splits import (
     owned_windows,
     pack,
 )
+from at_infer.pipeline import score_file
+from at_infer.scorer import ScoreOptions
 from at_infer.windows import Layout, window_starts
 from tests.exported import metadata
 from tests.in_process import EasyEngine, Opener, read_splits

@@ -10,7 +10,7 @@ from at_infer.config import ScoreMode
 from at_infer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from at_infer.cluster_summary import ClusterSummary
+    from at_infer.cluster.summary import ClusterSummary
     from at_infer.pipeline import Summary
 
 INPUT, WINDOWS, SCORE, ENGINE, RUN = "Input", "Windows", "Score and threshold", "Engine", "Run"
@@ -155,9 +155,9 @@ def score(
     if ray is not None:
         from functools import partial
 
-        from at_infer.distributed import score_on_workers
-        from at_infer.ray_cluster import load_ray
-        from at_infer.ray_workers import ray_workers
+        from at_infer.cluster.actors import ray_workers
+        from at_infer.cluster.connect import load_ray
+        from at_infer.cluster.run import score_on_workers
 
         load_ray()  # its absence is said first
         with _Bar() as bar:

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from at_infer.cluster.inputs import Columns, FileRows, Place, Survey
 from at_infer.errors import DataError, OutputError
-from at_infer.inputs import Columns, FileRows, Place, Survey
 from at_infer.output import atomic_path
 from at_infer.parquet.files import InputFile, reading, source_files
 from at_infer.parquet.order import SeriesAndTime

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from at_infer.splits import Offsets, Series
+from at_infer.cluster.splits import Offsets, Series
 
 
 @dataclass(frozen=True, slots=True)

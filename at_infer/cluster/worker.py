@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 import numpy as np
 
 from at_infer import __version__
+from at_infer.cluster.inputs import Columns, Place, Survey
 from at_infer.engines import Provider
 from at_infer.engines.family import engine_for, file_sha256
 from at_infer.errors import AtInferError, DataError, OutputError
-from at_infer.inputs import Columns, Place, Survey
 from at_infer.scorer import ScoreOptions, Scorer
 
 if TYPE_CHECKING:
-    from at_infer.split_scoring import SplitResult, SplitTask
+    from at_infer.cluster.scoring import SplitResult, SplitTask
 
 T = TypeVar("T")
 
@@ -130,7 +130,7 @@ class SplitWorker:
 
     def score(self, task: "SplitTask") -> "SplitResult | Failure":
         """Score a split and write it."""
-        from at_infer.split_scoring import score_split
+        from at_infer.cluster.scoring import score_split
 
         def score() -> "SplitResult":
             self.scorer.choose_batch_size(task.share)

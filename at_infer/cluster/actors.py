@@ -8,9 +8,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from at_infer.cluster.connect import Say, first_line, ray_cluster
+from at_infer.cluster.worker import Failure, Job, Lost, Opened, WorkerSettings
 from at_infer.errors import AtInferError, ClusterError, ConfigError
-from at_infer.ray_cluster import Say, first_line, ray_cluster
-from at_infer.split_worker import Failure, Job, Lost, Opened, WorkerSettings
 
 POLL_S = 0.2
 DEATHS = 3  # of one worker, before its place is given up
@@ -47,7 +47,7 @@ class Actor:
     def __init__(self, settings: WorkerSettings, has_gpu: bool) -> None:
         # One thread pool per worker, not one per worker and CPU; polars reads this when it is first imported.
         os.environ.setdefault("POLARS_MAX_THREADS", str(settings.threads))
-        from at_infer.split_worker import SplitWorker
+        from at_infer.cluster.worker import SplitWorker
 
         self.worker, self.has_gpu = SplitWorker(settings), has_gpu
 

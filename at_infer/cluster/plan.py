@@ -4,10 +4,10 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 
-from at_infer.inputs import FileRows, Found, Place
-from at_infer.manifest import SplitEntry, split_file
-from at_infer.split_scoring import SplitTask
-from at_infer.splits import Split, cut, pack
+from at_infer.cluster.inputs import FileRows, Found, Place
+from at_infer.cluster.manifest import SplitEntry, split_file
+from at_infer.cluster.scoring import SplitTask
+from at_infer.cluster.splits import Split, cut, pack
 from at_infer.windows import Layout
 
 

@@ -10,13 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from at_infer import __version__
-from at_infer.cluster_summary import ClusterSummary, sum_up
-from at_infer.engines import PLAN_SUFFIXES, Provider
-from at_infer.engines.family import PlanOnPaper, file_sha256
-from at_infer.errors import ClusterError, ConfigError, DataError, OutputError
-from at_infer.inputs import Columns, Found, Survey, find_series
-from at_infer.interrupt import Interrupt
-from at_infer.manifest import (
+from at_infer.cluster.inputs import Columns, Found, Survey, find_series
+from at_infer.cluster.manifest import (
     NAME,
     InputEntry,
     Manifest,
@@ -24,15 +19,20 @@ from at_infer.manifest import (
     prepare_folder,
     remove_splits,
 )
+from at_infer.cluster.plan import SplitPlan
+from at_infer.cluster.scoring import PROPERTY, SplitResult
+from at_infer.cluster.splits import choose_split_rows
+from at_infer.cluster.summary import ClusterSummary, sum_up
+from at_infer.cluster.worker import Failure, Job, Lost, Opened, WorkerSettings
+from at_infer.engines import PLAN_SUFFIXES, Provider
+from at_infer.engines.family import PlanOnPaper, file_sha256
+from at_infer.errors import ClusterError, ConfigError, DataError, OutputError
+from at_infer.interrupt import Interrupt
 from at_infer.parquet.parts import check_names
 from at_infer.parquet.ranges import find_places, read_properties
 from at_infer.pipeline import Observer, Say
 from at_infer.scored import added_columns
 from at_infer.scorer import ScoreOptions, Scorer
-from at_infer.split_plan import SplitPlan
-from at_infer.split_scoring import PROPERTY, SplitResult
-from at_infer.split_worker import Failure, Job, Lost, Opened, WorkerSettings
-from at_infer.splits import choose_split_rows
 
 ATTEMPTS = 3  # of a split whose engine fails or whose worker dies
 SAVE_S = 2.0  # a manifest of many splits is not written after each of them

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from at_infer.cluster.inputs import Place
 from at_infer.errors import OutputError
-from at_infer.inputs import Place
 from at_infer.output import atomic_path, check_writable
 
 FORMAT = 1

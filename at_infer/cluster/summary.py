@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from at_infer.inputs import Found
-from at_infer.manifest import SplitEntry
+from at_infer.cluster.inputs import Found
+from at_infer.cluster.manifest import SplitEntry
+from at_infer.cluster.plan import SplitPlan
+from at_infer.cluster.scoring import SplitResult
+from at_infer.cluster.worker import Opened
 from at_infer.pipeline import Summary
 from at_infer.scorer import Scorer
-from at_infer.split_plan import SplitPlan
-from at_infer.split_scoring import SplitResult
-from at_infer.split_worker import Opened
 
 
 @dataclass(frozen=True, slots=True)

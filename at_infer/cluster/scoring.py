@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from at_infer.inputs import Columns, FileRows
+from at_infer.cluster.inputs import Columns, FileRows
+from at_infer.cluster.splits import Piece, Split, owned_windows
 from at_infer.overlap import ReadAhead
 from at_infer.parquet.parts import CarriedRows
 from at_infer.parquet.ranges import last_values, read_rows, write_split
@@ -16,7 +17,6 @@ from at_infer.parquet.stream import Chunk
 from at_infer.scored import scored_columns, scored_properties
 from at_infer.scorer import Bools, Scorer
 from at_infer.scoring import RowScorer
-from at_infer.splits import Piece, Split, owned_windows
 from at_infer.windows import Floats
 
 PROPERTY = "at_infer.split"
