@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from at_infer.cluster.splits import Offsets, Series
+from at_infer.errors import DataError
+from at_infer.scoring import ShortSeries
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,20 @@ def find_series(places: Sequence[Place], surveys: Sequence[Survey | str], column
         else:
             _add_runs(found.series, survey, first, places[number].name if columns.series_per_file else None)
     return found
+
+
+def count_short(found: Found, window: int, policy: ShortSeries, source: str) -> int:
+    """Series without a single window; if there may be none, what the scorer would say of it, before any work."""
+    short = [series for series in found.series if series.rows < window]
+    if short and policy == "error":
+        name = f"series {short[0].name!r}" if short[0].name else "the input"
+        raise DataError(
+            f"{name}: has {short[0].rows} rows, fewer than the model's window of {window}; pass --short-series "
+            f"skip or pad"
+        )
+    if found.empty_series and policy != "skip":
+        raise DataError(f"{source}: a file has no rows; pass --short-series skip")
+    return len(short) + found.empty_series
 
 
 def _add_runs(series: list[Series], survey: Survey, first: int, file: str | None) -> None:

@@ -3,14 +3,14 @@
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from at_infer import __version__
-from at_infer.cluster.inputs import Columns, Found, Survey, find_series
+from at_infer.cluster.inputs import Columns, Found, Survey, count_short, find_series
 from at_infer.cluster.manifest import (
     NAME,
     InputEntry,
@@ -23,7 +23,7 @@ from at_infer.cluster.plan import SplitPlan
 from at_infer.cluster.scoring import PROPERTY, SplitResult
 from at_infer.cluster.splits import choose_split_rows
 from at_infer.cluster.summary import ClusterSummary, sum_up
-from at_infer.cluster.worker import Failure, Job, Lost, Opened, WorkerSettings
+from at_infer.cluster.worker import Failure, Job, Lost, OpenWorkers, Workers, WorkerSettings
 from at_infer.engines import PLAN_SUFFIXES, Provider
 from at_infer.engines.family import PlanOnPaper, file_sha256
 from at_infer.errors import ClusterError, ConfigError, DataError, OutputError
@@ -37,24 +37,6 @@ from at_infer.scorer import ScoreOptions, Scorer
 ATTEMPTS = 3  # of a split whose engine fails or whose worker dies
 SAVE_S = 2.0  # a manifest of many splits is not written after each of them
 SURVEY_FILES = 64  # files that a worker looks at before it answers
-
-
-class Workers(Protocol):
-    """Some workers that are open, or opening."""
-
-    @property
-    def count(self) -> int:
-        """How many there are to be."""
-
-    @property
-    def opened(self) -> Sequence[Opened]:
-        """Those that have been ready so far."""
-
-    def run(self, jobs: deque[Job]) -> Iterator[tuple[Job, Any] | None]:
-        """Give out jobs, also those added meanwhile, and yield what came of each; None now and then."""
-
-
-OpenWorkers = Callable[[WorkerSettings], AbstractContextManager[Workers]]
 
 
 def score_on_workers(
@@ -236,22 +218,9 @@ class _Run:
             entry.rows = survey.rows if isinstance(survey, Survey) else None
         if not found.series and not found.empty_series:
             raise DataError(next(iter(found.errors.values()), f"{self.source}: has no rows"))
-        self._check_short(found)
+        options = self.scorer.options
+        self.short_series = count_short(found, self.scorer.layout.window, options.short_series, self.source)
         return found
-
-    def _check_short(self, found: Found) -> None:
-        """What the scorer would say of a series without a single window, before any work."""
-        policy, window = self.scorer.options.short_series, self.scorer.layout.window
-        short = [series for series in found.series if series.rows < window]
-        self.short_series = len(short) + found.empty_series
-        if short and policy == "error":
-            name = f"series {short[0].name!r}" if short[0].name else "the input"
-            raise DataError(
-                f"{name}: has {short[0].rows} rows, fewer than the model's window of {window}; pass --short-series "
-                f"skip or pad"
-            )
-        if found.empty_series and policy != "skip":
-            raise DataError(f"{self.source}: a file has no rows; pass --short-series skip")
 
     def _plan(self, workers: Workers, found: Found, split_rows: int | None) -> None:
         """Cut the input, keep what is done, and list the rest."""

@@ -3,10 +3,12 @@
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -70,6 +72,24 @@ class Lost(NamedTuple):
     """A worker died on a job."""
 
     why: str
+
+
+class Workers(Protocol):
+    """Some workers that are open, or opening."""
+
+    @property
+    def count(self) -> int:
+        """How many there are to be."""
+
+    @property
+    def opened(self) -> Sequence[Opened]:
+        """Those that have been ready so far."""
+
+    def run(self, jobs: deque[Job]) -> Iterator[tuple[Job, Any] | None]:
+        """Give out jobs, also those added meanwhile, and yield what came of each; None now and then."""
+
+
+OpenWorkers = Callable[[WorkerSettings], AbstractContextManager[Workers]]
 
 
 class SplitWorker:
