@@ -131,7 +131,7 @@ def test_a_batch_of_any_size_changes_no_score_by_more_than_rounding(
     expected, found = pl.read_parquet(tmp_path / "plain.parquet"), read_splits(out)
     np.testing.assert_allclose(found["score"].to_numpy(), expected["score"].to_numpy(), rtol=1e-6, atol=1e-6)
     assert found.drop("score").equals(expected.drop("score"))
-    assert "on the cluster that this program is connected to, 1 machines, 2 CPUs, 0 GPUs" in answer.err
+    assert "on the cluster that this program is connected to, 1 machine, 2 CPUs, 0 GPUs" in answer.err
     assert re.search(r"out: 2230 rows of 5 series, \d+ anomalous rows", answer.out)
     assert re.search(r"^\d+ splits of about \d+ rows, by 2 workers$", answer.out, re.MULTILINE)
 
@@ -368,8 +368,8 @@ def test_a_cluster_of_its_own_leaves_nothing_behind(models: Path, source: Path, 
         )
     assert answer.code == 0, answer.err
     how = "no Ray cluster is running; started a Ray cluster on this machine"
-    assert answer.err == f"{how}, 1 machines, 1 CPUs, 0 GPUs\n"
-    assert "by 1 workers" in answer.out
+    assert answer.err == f"{how}, 1 machine, 1 CPU, 0 GPUs\n"
+    assert "by 1 worker" in answer.out
     assert not (home / ".ray").exists()  # no token
     assert set(Path("/tmp").glob("at-infer-*")) <= before
 
@@ -391,7 +391,7 @@ def test_ctrl_c_ends_the_workers_and_says_what_is_kept(models: Path, source: Pat
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=100)
     assert process.returncode == 130, errors
-    assert errors.startswith("started a Ray cluster on this machine, 1 machines, 1 CPUs, 0 GPUs\n")
+    assert errors.startswith("started a Ray cluster on this machine, 1 machine, 1 CPU, 0 GPUs\n")
     assert re.search(r"interrupted: \d+ of 112 splits are kept in .*, the same command goes on from there\n$", errors)
     assert "Traceback" not in errors
     assert actors() == []
@@ -434,11 +434,11 @@ def test_a_running_cluster_is_found_and_used(
     environment = {name: value for name, value in head.items() if name != "address"}
     by_address = run_at_infer(*command, "-o", out, "--ray", address, **environment)
     assert by_address.code == 0, by_address.err
-    assert f"connected to {address}, 1 machines, 2 CPUs, 0 GPUs" in by_address.err
+    assert f"connected to {address}, 1 machine, 2 CPUs, 0 GPUs" in by_address.err
     assert "by 2 workers" in by_address.out
     found = run_at_infer(*command, "-o", tmp_path / "auto", "--ray", "auto", "--workers", 1, **environment)
     assert found.code == 0, found.err
-    assert found.err == "connected to the running Ray cluster, 1 machines, 2 CPUs, 0 GPUs\n"
+    assert found.err == "connected to the running Ray cluster, 1 machine, 2 CPUs, 0 GPUs\n"
     score_file(
         source,
         models / "model.onnx",

@@ -268,5 +268,6 @@ def _text(summary: "Summary") -> str:
 
 def _text_of_cluster(summary: "ClusterSummary") -> str:
     done = f", {summary.skipped_splits} of them done before" if summary.skipped_splits else ""
+    workers = "worker" if summary.workers == 1 else "workers"
     lost = f"; {summary.lost_workers} workers died and were replaced" if summary.lost_workers else ""
-    return f"{summary.splits} splits of about {summary.split_rows} rows{done}, by {summary.workers} workers{lost}"
+    return f"{summary.splits} splits of about {summary.split_rows} rows{done}, by {summary.workers} {workers}{lost}"

@@ -67,7 +67,7 @@ class Actor:
 
 
 @dataclass(slots=True, eq=False)
-class _Chair:
+class Chair:
     """A seat, the actor on it, and what it is doing."""
 
     seat: Seat
@@ -86,9 +86,9 @@ class RayWorkers:
     say: Say
     count: int = 0
     opened: list[Opened] = field(default_factory=list)
-    chairs: list[_Chair] = field(default_factory=list)
-    idle: deque[_Chair] = field(default_factory=deque)
-    pending: dict[Any, _Chair] = field(default_factory=dict)
+    chairs: list[Chair] = field(default_factory=list)
+    idle: deque[Chair] = field(default_factory=deque)
+    pending: dict[Any, Chair] = field(default_factory=dict)
     under_way: int = 0
     """Jobs, unlike openings."""
 
@@ -96,11 +96,11 @@ class RayWorkers:
         """Ask for all workers; work begins when the first is ready."""
         self.count = len(places)
         for seat in places:
-            chair = _Chair(seat, None)
+            chair = Chair(seat, None)
             self.chairs.append(chair)
             self._fill(chair, soft=False)
 
-    def _fill(self, chair: _Chair, *, soft: bool) -> None:
+    def _fill(self, chair: Chair, *, soft: bool) -> None:
         remote = self.ray.remote(Actor).options(
             num_cpus=self.settings.threads,
             num_gpus=chair.seat.gpus,
@@ -158,7 +158,7 @@ class RayWorkers:
         if job is not None:
             yield job, answer
 
-    def _replace(self, chair: _Chair, error: Exception) -> None:
+    def _replace(self, chair: Chair, error: Exception) -> None:
         """A new actor on the seat of one that died, or on any other if the machine is gone."""
         with suppress(Exception):
             self.ray.kill(chair.actor)

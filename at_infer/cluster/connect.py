@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from at_infer.errors import ClusterError, ConfigError, MissingExtraError
 
 Say = Callable[[str], None]
 
-CONNECT_S = 11.0  # an address that does not answer within this time will not
-PROBE_S = 3.0
+PROBE_S = 3.0  # for a port to open
+ANSWER_S = 9.0  # for a first answer: who does not give one is no Ray cluster
+CONNECT_S = 60.0  # for one that has answered: on a busy machine it starts a process for every client
 OBJECT_STORE_BYTES = 80 << 20  # what passes between processes is small: rows are read and written by the workers
 
 
@@ -68,7 +69,8 @@ def ray_cluster(address: str, *, local_cpus: int, say: Say) -> Iterator[Any]:
 def _describe(ray: Any) -> str:
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     cpus, gpus = (int(sum(node.get(kind, 0) for node in nodes)) for kind in ("CPU", "GPU"))
-    return f"{len(nodes)} machines, {cpus} CPUs, {gpus} GPUs"
+    counts = {"machine": len(nodes), "CPU": cpus, "GPU": gpus}
+    return ", ".join(f"{count} {what}{'s' * (count != 1)}" for what, count in counts.items())
 
 
 @contextmanager
@@ -114,8 +116,10 @@ def _find_running(ray: Any) -> bool:
         return False
     host, _, port = address.rpartition(":")
     advice = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN if it wants a token, or pass --ray local"
-    if _wants_token(host, int(port), *GCS):
-        raise ClusterError(f"ray auto: the cluster at {address} lets nobody in without its token; {advice}")
+    answer = _ask(host, int(port), GCS)
+    if answer != "yes":
+        what = "lets nobody in without its token" if answer == "token" else "does not answer"
+        raise ClusterError(f"ray auto: the cluster at {address} {what}; {advice}")
     try:
         _in_time(lambda: ray.init(address="auto", log_to_driver=False, logging_level=logging.CRITICAL))
     except Exception as error:  # Ray raises ConnectionError, RuntimeError, its own and others
@@ -161,7 +165,10 @@ def _connect(ray: Any, address: str) -> None:
     except OSError as error:
         reason = error.strerror or str(error) or "no answer"
         raise ClusterError(f"{address}: no Ray cluster can be reached ({reason}); {advice}") from None
-    if _wants_token(host, port, *CLIENT_SERVER):
+    answer = _ask(host, port, CLIENT_SERVER if address.startswith("ray://") else GCS)
+    if answer == "none":
+        raise ClusterError(f"{address}: something listens there but does not answer as Ray does; {advice}")
+    if answer == "token":
         raise ClusterError(
             f"{address}: the cluster lets nobody in without its token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN, "
             f"which ray get-auth-token tells there"
@@ -169,28 +176,38 @@ def _connect(ray: Any, address: str) -> None:
     try:
         _in_time(lambda: ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL))
     except Exception as error:  # Ray raises ConnectionError, RuntimeError, gRPC's own and others
-        if isinstance(error, TimeoutError):
-            raise ClusterError(
-                f"{address}: something listens there but does not answer as Ray does; {advice}"
-            ) from None
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise ClusterError(f"{address}: no Ray cluster can be reached ({reason}); {advice}") from None
 
 
-# What a cluster can be asked without connecting: a file of messages, a service, a method and its question.
-CLIENT_SERVER = ("ray_client", "RayletDriverStub", "ClusterInfo", "ClusterInfoRequest")
-GCS = ("gcs_service", "NodeInfoGcsServiceStub", "GetClusterId", "GetClusterIdRequest")
+class Question(NamedTuple):
+    """What a cluster can be asked without connecting."""
+
+    file: str
+    """Of Ray's messages."""
+    service: str
+    method: str
+    request: str
+    fields: dict[str, int]
 
 
-def _wants_token(host: str, port: int, file: str, service: str, method: str, question: str) -> bool:
-    """Does it refuse what this program has? Ray itself says so only after a while, and on standard error."""
+CLIENT_SERVER = Question("ray_client", "RayletDriverStub", "ClusterInfo", "ClusterInfoRequest", {"type": 6})  # a ping
+GCS = Question("gcs_service", "NodeInfoGcsServiceStub", "GetClusterId", "GetClusterIdRequest", {})
+
+
+def _ask(host: str, port: int, question: Question) -> Literal["yes", "token", "none"]:
+    """Is there a Ray cluster that lets this program in, or wants another token, or gives no answer?
+
+    Ray itself says so only after a while, and on standard error.
+    """
     try:
         grpc: Any = import_module("grpc")
-        messages: Any = import_module(f"ray.core.generated.{file}_pb2")
-        services: Any = import_module(f"ray.core.generated.{file}_pb2_grpc")
-        request, stub = getattr(messages, question)(), getattr(services, service)
-    except (ImportError, AttributeError):
-        return False
+        messages: Any = import_module(f"ray.core.generated.{question.file}_pb2")
+        services: Any = import_module(f"ray.core.generated.{question.file}_pb2_grpc")
+        request = getattr(messages, question.request)(**question.fields)
+        stub = getattr(services, question.service)
+    except (ImportError, AttributeError, ValueError):
+        return "yes"  # another version of Ray: connecting will tell
     token: tuple[tuple[str, str], ...] = ()
     with suppress(Exception):  # a token that Ray cannot read is as good as none
         token = import_module(
@@ -198,10 +215,10 @@ def _wants_token(host: str, port: int, file: str, service: str, method: str, que
         )._get_authentication_metadata_tuple()
     try:
         with grpc.insecure_channel(f"{host}:{port}") as channel:
-            getattr(stub(channel), method)(request, timeout=1.0, metadata=token)
+            getattr(stub(channel), question.method)(request, timeout=ANSWER_S, metadata=token)
     except grpc.RpcError as error:
-        return bool(error.code() == grpc.StatusCode.UNAUTHENTICATED)
-    return False
+        return "token" if error.code() == grpc.StatusCode.UNAUTHENTICATED else "none"
+    return "yes"
 
 
 def _in_time(act: Callable[[], object]) -> None:
@@ -217,7 +234,7 @@ def _in_time(act: Callable[[], object]) -> None:
     thread = threading.Thread(target=run, name="ray-connect", daemon=True)
     with _silence():
         thread.start()
-        thread.join(CONNECT_S - PROBE_S)
+        thread.join(CONNECT_S)
     if thread.is_alive():
         raise TimeoutError
     if errors:
