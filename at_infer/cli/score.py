@@ -122,7 +122,7 @@ def score(
     """Score every row of a Parquet file with an exported model.
 
     The output has one row per input row, in the same order: time and series columns (or the row number), score and
-    is_anomaly. Columns are found by name. The input is read in chunks.
+    is_anomaly. Columns are found by name. Memory stays flat however long the input is.
 
     [bold]Examples[/bold]
 

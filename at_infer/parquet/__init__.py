@@ -1,5 +1,6 @@
 """The only folder that knows polars: Parquet in, Parquet out."""
 
+from at_infer.parquet import allocator  # noqa: F401 -- before polars is imported
 from at_infer.parquet.files import source_files
 from at_infer.parquet.table import Footer, Table, read_metadata, read_table, rising_columns, write_table
 

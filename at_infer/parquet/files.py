@@ -13,6 +13,7 @@ import polars.selectors as cs
 from at_infer.errors import DataError
 
 CHUNK_CELLS = 1 << 20  # cells decoded at a time: 8 MB as float64, whatever the number of rows and columns
+AHEAD_CELLS = 1 << 23  # cells polars may decode before we take them: it reads ahead of a slow reader without end
 
 
 def source_files(source: str) -> list[Path | str]:
@@ -87,16 +88,27 @@ class InputFile:
         """Chunks of a query over this file that keeps all its rows."""
         done = 0
         with reading(_Position(self)) as position:
-            for chunk in query.collect_batches(chunk_size=chunk_rows, lazy=True):
-                done += chunk.height
-                position.row = self.first_row + done
-                if done > self.rows:
-                    break
-                if chunk.height:
-                    yield done - chunk.height, chunk
+            for piece in self._pieces(query):
+                for chunk in piece.collect_batches(chunk_size=chunk_rows, lazy=True):
+                    done += chunk.height
+                    position.row = self.first_row + done
+                    if done > self.rows:
+                        break
+                    if chunk.height:
+                        yield done - chunk.height, chunk
         if done != self.rows:
             promised, found = self.first_row + self.rows, self.first_row + done
             raise DataError(f"{self.path}: is damaged, its footer promises {promised} rows but it has {found}")
+
+    def _pieces(self, query: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
+        """The query over one part of the rows after the other, which bounds what is read ahead."""
+        if str(self.path).lower().endswith(".csv"):
+            yield query  # a CSV file can only be read from its beginning
+            return
+        # A power of two, as row groups mostly are: one that lies in two pieces is decompressed twice.
+        rows = 1 << max(0, (AHEAD_CELLS // len(query.collect_schema())).bit_length() - 1)
+        for first in range(0, self.rows, rows):
+            yield query.slice(first, rows)
 
 
 class _Position:

@@ -13,7 +13,7 @@ from at_infer.errors import DataError
 from at_infer.parquet.files import InputFile, listed, reading, source_files
 from at_infer.parquet.order import SeriesAndTime
 
-CHUNK_CELLS = 1 << 22  # cells of a chunk: 16 MB as float32
+CHUNK_CELLS = 1 << 20  # cells of a chunk: 4 MB as float32
 
 Carried = pl.DataFrame
 
