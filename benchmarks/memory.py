@@ -3,7 +3,7 @@
     python -m benchmarks.memory [--rows 1000000] [--width 16]
 
 A file of `--rows` rows and one of ten times as many, 25 columns, each scored by a process of its own with a narrow
-model (the rows matter here, not the model); then a model of the paper's width, 512, on the smaller part of a file.
+model of one layer and one head (the rows matter here, not the model); then a model of the paper's size on fewer rows.
 """
 
 import argparse
@@ -18,14 +18,17 @@ import polars as pl
 from at_infer.config import ScoreConfig
 from benchmarks.models import export, write_rows
 
+# VmHWM, not ru_maxrss: the latter begins with what the parent had when it forked.
 PROGRAM = """
-import resource, sys
+import re, sys
+from pathlib import Path
 from at_infer.cli import app
 try:
     app(sys.argv[1:])
 except SystemExit as exit_:
     code = exit_.code
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, code)
+peak_kb = re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]
+print(int(peak_kb) // 1024, code)
 """
 
 
@@ -47,13 +50,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--width", type=int, default=16, help="of the narrow model")
-    parser.add_argument("--wide-rows", type=int, default=50_000, help="rows through the model 512 wide")
+    parser.add_argument("--wide-rows", type=int, default=200_000, help="rows through the model 512 wide")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "narrow").mkdir()
         (folder / "wide").mkdir()
-        narrow = export(folder / "narrow", args.width, ScoreConfig())
+        narrow = export(folder / "narrow", args.width, ScoreConfig(), layers=1, heads=1)
         wide = export(folder / "wide", 512, ScoreConfig())
         peaks = {}
         for title, rows, model in (

@@ -16,10 +16,11 @@ from training.model import AnomalyTransformer
 FEATURES = 25
 
 
-def checkpoint(width: int, score: ScoreConfig) -> Checkpoint:
-    """Window 100, 25 features, 3 layers, random weights; calibrated on noise."""
+def checkpoint(width: int, score: ScoreConfig, layers: int = 3, heads: int = 8) -> Checkpoint:
+    """Window 100, 25 features, random weights; calibrated on noise."""
     torch.manual_seed(0)
-    network = AnomalyTransformer(ModelConfig(features=FEATURES, width=width, feed_forward=width)).eval()
+    config = ModelConfig(features=FEATURES, width=width, feed_forward=width, layers=layers, heads=heads)
+    network = AnomalyTransformer(config).eval()
     window, discrepancy = network.config.window, DiscrepancyConfig(head_rule="published")
     calibration = calibrate(
         network,
@@ -48,9 +49,9 @@ def checkpoint(width: int, score: ScoreConfig) -> Checkpoint:
     )
 
 
-def export(folder: Path, width: int, score: ScoreConfig) -> Path:
+def export(folder: Path, width: int, score: ScoreConfig, layers: int = 3, heads: int = 8) -> Path:
     """The score graph of such a model."""
-    export_model(checkpoint(width, score), "0" * 64, folder, ExportConfig(engine="none"))
+    export_model(checkpoint(width, score, layers, heads), "0" * 64, folder, ExportConfig(engine="none"))
     return folder / "model.onnx"
 
 
