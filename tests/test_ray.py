@@ -26,6 +26,7 @@ from at_infer.cluster.worker import WorkerSettings
 from at_infer.errors import ClusterError
 from at_infer.pipeline import score_file
 from at_infer.scorer import ScoreOptions
+from benchmarks.scale_out import Measured
 from tests.conftest import Answer
 from tests.in_process import read_splits
 from tests.scored import rows
@@ -281,6 +282,13 @@ def test_options_that_make_no_sense_are_refused(run_cli: Cli, models: Path, sour
     ):
         assert one_line(run_cli(*command, *words)) == expected
     assert not out.exists()
+
+
+def test_the_benchmark_runs(cluster: Any, models: Path, tmp_path: Path) -> None:
+    rows(2400).write_parquet(tmp_path / "data.parquet")
+    measured = Measured(tmp_path / "data.parquet", models / "model.onnx", tmp_path, 2400)
+    assert min(measured.run(2, 4)) > 0
+    assert measured.driver(5) > 0
 
 
 # Where workers sit

@@ -11,9 +11,9 @@ import numpy as np
 
 from at_infer.windows import Layout, Starts
 
-SPLIT_S = 20.0
+SPLIT_S = 10.0
 """Seconds of work in a split; benchmarks/scale_out.py shows why, docs/scaling.md the figures."""
-SPLITS_PER_WORKER = 4  # so that a slow worker leaves some of its share to the others
+SPLITS_PER_WORKER = 8  # so that a slow worker leaves some of its share to the others
 LEAST_HALOS = 20  # a split is at least this many halos long: reading around it costs a tenth at most
 
 
