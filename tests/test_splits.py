@@ -349,6 +349,14 @@ def test_explanations_are_the_same_too(easy: Path, tmp_path: Path) -> None:
     assert "top_feature" in found.columns
 
 
+def test_both_ways_say_that_a_model_has_no_threshold_for_last_rows(easy: Path, tmp_path: Path) -> None:
+    source = write(tmp_path / "in", [make_rows([60], 0, 0, 0)])
+    said: list[str] = []
+    both_ways(source, tmp_path, ScoreOptions(align="last"), split_rows=24, say=said.append)
+    assert len(said) == 2
+    assert all("has no threshold for last rows of windows" in note for note in said)
+
+
 def test_a_hive_tree_keeps_its_keys(easy: Path, tmp_path: Path) -> None:
     for machine in (1, 2):
         frame = make_rows([50], machine, 0, 0).drop("s")
