@@ -208,7 +208,7 @@ class _Run:
         for job, answer in self._answers(workers, jobs):
             for at, place in enumerate(job.payload):
                 seen = answer if isinstance(answer, Failure) else answer[at]
-                surveys[numbers[place]] = seen.message if isinstance(seen, Failure) else seen
+                surveys[numbers[place]] = _named(seen, place.name) if isinstance(seen, Failure) else seen
         found = find_series(self.places, surveys, self.columns)
         for number, error in found.errors.items():
             self.manifest.inputs[number].error = error
@@ -278,9 +278,10 @@ class _Run:
                     self.manifest.splits |= {half.file: half for half in halves}
                     jobs.extend(Job("score", self.plan.task(half, self.share)) for half in halves)
                 else:
-                    entry.status, entry.error = "failed", answer.message
+                    file, row = entry.first
+                    entry.status, entry.error = "failed", _named(answer, f"{self.places[file].name} from row {row}")
                     for number in self.plan.files(entry):
-                        self.manifest.inputs[number].error = answer.message
+                        self.manifest.inputs[number].error = entry.error
                 if time.monotonic() - saved > SAVE_S:
                     self.manifest.save()
                     saved = time.monotonic()
@@ -317,3 +318,8 @@ class _Run:
         self.manifest.summary = asdict(summary)
         self.manifest.save()
         return summary
+
+
+def _named(failure: Failure, place: str) -> str:
+    """Bad data say where they are, an engine or a worker that fails does not."""
+    return failure.message if failure.kind == "data" else f"{place}: {failure.message}"
