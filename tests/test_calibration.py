@@ -1,5 +1,6 @@
 """Calibration of last rows of windows: what a live system will see, so that its threshold means what it says."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -8,15 +9,22 @@ import pytest
 import torch
 
 from at_infer import ScoreOptions, Scorer, StreamScorer
-from at_infer.config import DiscrepancyConfig, ModelConfig, ScoreConfig, TrainConfig
+from at_infer.config import Calibrated, DiscrepancyConfig, ModelConfig, ScoreConfig, TrainConfig
+from at_infer.errors import ConfigError
 from at_infer.threshold import quantile_threshold, quantiles
 from export.pipeline import ExportConfig, export_model
 from tests.checkpoints import SCALER, WINDOW, checkpoint
 from tests.conftest import Answer, MakeData
 from tests.scored import Edit, Score, rows
 from training.calibration import calibrate, causal_rows, most_causal_windows, scores_by_mode, window_parts
+from training.checkpoint import Checkpoint
 from training.loop import fit
 from training.model import AnomalyTransformer
+
+
+def causal_of(source: Checkpoint) -> Calibrated:
+    assert source.causal is not None
+    return source.causal
 
 
 @pytest.mark.parametrize("smooth", [1, 4])
@@ -71,17 +79,17 @@ def test_the_recorded_scores_are_those_of_score_with_align_last(models: Path) ->
     raw = np.asarray(SCALER.mean) + np.asarray(SCALER.scale) * scaled
     with Scorer(models / "model.onnx", ScoreOptions(align="last")) as scorer:
         found = scorer.score(raw.astype(np.float32))
-        assert scorer.threshold == source.causal.threshold.value  # type: ignore[union-attr]
+        assert scorer.threshold == causal_of(source).threshold.value
         assert scorer.notes == []
     known = found.score[~np.isnan(found.score)]
-    np.testing.assert_allclose(quantiles(known), source.causal.quantiles["reconstruction"], atol=1e-5)  # type: ignore[union-attr]
+    np.testing.assert_allclose(quantiles(known), causal_of(source).quantiles["reconstruction"], atol=1e-5)
     assert found.is_anomaly.sum() == int(0.05 * len(known))
 
 
 def test_align_last_takes_ratio_mode_and_gap_from_the_scores_of_last_rows(score: Score, edited: Edit) -> None:
     frame, source = rows(100), checkpoint()
-    assert source.causal is not None
-    levels, of_mode = source.quantile_levels, source.causal.quantiles
+    causal = causal_of(source)
+    levels, of_mode = source.quantile_levels, causal.quantiles
     ratio = score(frame, align="last", ratio=0.25).summary.threshold
     assert ratio == quantile_threshold(levels, of_mode["reconstruction"], 0.25)
     assert ratio != score(frame, ratio=0.25).summary.threshold
@@ -89,14 +97,14 @@ def test_align_last_takes_ratio_mode_and_gap_from_the_scores_of_last_rows(score:
         levels, of_mode["paper"], 0.05
     )
     two = [1e-6] * 200 + [10.0] * (len(levels) - 200)
-    clusters = edited(causal={**source.causal.to_dict(), "quantiles": {"reconstruction": two}})
+    clusters = edited(causal={**causal.to_dict(), "quantiles": {"reconstruction": two}})
     assert 1e-6 < score(frame, engine=clusters, align="last", threshold="auto").summary.threshold < 10
-    with pytest.raises(Exception, match="kept no validation scores of mode paper with --align last; pass --threshold"):
+    with pytest.raises(ConfigError, match="kept no validation scores of mode paper with --align last; pass"):
         score(frame, engine=clusters, align="last", mode="paper")
 
 
 def test_a_model_of_an_earlier_version_says_what_is_missing(
-    run_cli: type[Answer], edited: Edit, models: Path, tmp_path: Path
+    run_cli: Callable[..., Answer], edited: Edit, models: Path, tmp_path: Path
 ) -> None:
     old = edited(causal=None)
     rows(60).write_parquet(tmp_path / "data.parquet")
@@ -104,13 +112,13 @@ def test_a_model_of_an_earlier_version_says_what_is_missing(
     note = "has no threshold for last rows of windows, and that of whole windows flags more of them than it should"
     for words, said in (([old, "--align", "last"], 1), ([old], 0), ([old, "--align", "last", "--threshold", 1], 0)):
         answer = run_cli(*command, *words)
-        assert answer.code == 0  # type: ignore[attr-defined]
+        assert answer.code == 0
         assert answer.err.count(note) == said, answer.err
     with StreamScorer(old) as stream:
         assert stream.threshold == checkpoint().threshold.value
         assert len(stream.scorer.notes) == 1
     with StreamScorer(models / "model.onnx") as stream:
-        assert stream.threshold == checkpoint().causal.threshold.value  # type: ignore[union-attr]
+        assert stream.threshold == causal_of(checkpoint()).threshold.value
 
 
 def test_a_trained_model_flags_the_share_of_normal_rows_that_its_threshold_was_made_for(

@@ -392,9 +392,7 @@ def test_a_split_that_kills_every_worker_is_given_up(run: Run, out: Path) -> Non
     def die(_worker: SplitWorker, job: Job) -> Lost | None:
         return Lost("out of memory") if job.method == "score" and job.payload.name == split_file(2, 104) else None
 
-    with pytest.raises(
-        DataError, match=r"2.parquet from row 104: 3 workers died on it, .*: out of memory; 4 of 5"
-    ):
+    with pytest.raises(DataError, match=r"2.parquet from row 104: 3 workers died on it, .*: out of memory; 4 of 5"):
         run(Opener(2, die))
     entry = json.loads((out / NAME).read_text())["splits"][2]
     assert (entry["status"], entry["rows"]) == ("failed", 104)
