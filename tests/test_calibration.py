@@ -10,11 +10,13 @@ import torch
 
 from at_infer import ScoreOptions, Scorer, StreamScorer
 from at_infer.config import Calibrated, DiscrepancyConfig, ModelConfig, ScoreConfig, TrainConfig
-from at_infer.errors import ConfigError
+from at_infer.errors import ConfigError, EngineError
+from at_infer.metadata import Metadata
 from at_infer.threshold import quantile_threshold, quantiles
 from export.pipeline import ExportConfig, export_model
 from tests.checkpoints import SCALER, WINDOW, checkpoint
 from tests.conftest import Answer, MakeData
+from tests.exported import metadata
 from tests.scored import Edit, Score, rows
 from training.calibration import calibrate, causal_rows, most_causal_windows, scores_by_mode, window_parts
 from training.checkpoint import Checkpoint
@@ -119,6 +121,15 @@ def test_a_model_of_an_earlier_version_says_what_is_missing(
         assert len(stream.scorer.notes) == 1
     with StreamScorer(models / "model.onnx") as stream:
         assert stream.threshold == causal_of(checkpoint()).threshold.value
+
+
+def test_metadata_without_a_word_of_last_rows_are_read_and_damaged_ones_refused() -> None:
+    values = metadata().to_dict()
+    del values["causal"]
+    assert Metadata.from_dict(values, "model.onnx") == metadata()
+    for damaged in ({}, {"threshold": {"value": 1.0}, "quantiles": {}}, [1], "none"):
+        with pytest.raises(EngineError, match=r"model.onnx: its metadata are damaged .*; export the model again"):
+            Metadata.from_dict(values | {"causal": damaged}, "model.onnx")
 
 
 def test_a_trained_model_flags_the_share_of_normal_rows_that_its_threshold_was_made_for(
