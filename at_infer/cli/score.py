@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from at_infer.cli.progress import RowsBar
 from at_infer.config import ScoreMode
 from at_infer.errors import ConfigError
 
@@ -160,7 +161,7 @@ def score(
         from at_infer.cluster.run import score_on_workers
 
         load_ray()  # its absence is said first
-        with _Bar() as bar:
+        with RowsBar("scoring") as bar:
             on_cluster = score_on_workers(
                 data,
                 engine,
@@ -181,7 +182,7 @@ def score(
             )
         print(summary_as_json(on_cluster) if as_json else f"{_text(on_cluster)}\n{_text_of_cluster(on_cluster)}")
         return
-    with _Bar() as bar:
+    with RowsBar("scoring") as bar:
         summary = score_file(
             data,
             engine,
@@ -204,38 +205,6 @@ def score(
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
-
-
-class _Bar:
-    """Progress with an estimate of the time left, on a terminal."""
-
-    def __enter__(self) -> "_Bar":
-        self.live = None
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self.live = Progress(
-                TextColumn("scoring"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("rows"),
-                TimeRemainingColumn(),
-                console=Console(stderr=True),
-                transient=True,
-            )
-            self.task = self.live.add_task("", total=None)
-            self.live.start()
-        return self
-
-    def show(self, done: int, rows: int) -> None:
-        """Rows done, of all rows."""
-        if self.live is not None:
-            self.live.update(self.task, completed=done, total=rows)
-
-    def __exit__(self, *_: object) -> None:
-        if self.live is not None:
-            self.live.stop()
 
 
 def _number_or_auto(text: str | None) -> float | Literal["auto"] | None:
