@@ -22,6 +22,7 @@ from training.data import TrainingData, Windows
 from training.device import check_device
 from training.model import AnomalyTransformer
 from training.objective import Objective, objective
+from training.scales import learned_scales
 
 SAVE_EVERY_S = 60.0  # a killed run loses at most this much work
 
@@ -349,6 +350,9 @@ class _Run:
                 "steps": {"reconstruction": history[:, 0].clone(), "discrepancy": history[:, 1].clone()},
                 "rows": {"train": self.data.train.rows, "validation": self.data.validation.rows},
                 "windows": {"train": len(self.data.train.starts), "validation": len(starts)},
+                "scales": learned_scales(
+                    self.network, self.validation_values, self.validation_starts, self.config.batch_size
+                ),
                 "data_sha256": self.data_sha256,
                 "device": str(self.device),
                 "at_infer": __version__,
