@@ -18,7 +18,7 @@ def segments(mask: np.ndarray) -> list[tuple[int, int]]:
 
 def f1(predicted: np.ndarray, labels: np.ndarray) -> float:
     hits = (predicted & labels).sum()
-    return 2 * hits / (predicted.sum() + labels.sum())
+    return float(2 * hits / (predicted.sum() + labels.sum()))
 
 
 def adjusted(predicted: np.ndarray, labels: np.ndarray, k: int = 0) -> np.ndarray:
@@ -39,7 +39,8 @@ def soft_labels(labels: np.ndarray, width: int) -> np.ndarray:
             soft[row] += np.sqrt(1 - (row - last) / width)
         for row in range(max(first - width // 2, 0), first):
             soft[row] += np.sqrt(1 - (first - row) / width)
-    return np.clip(soft, 0, 1)
+    clipped: np.ndarray = np.clip(soft, 0, 1)
+    return clipped
 
 
 def range_areas(scores: np.ndarray, labels: np.ndarray, width: int) -> tuple[float, float]:
