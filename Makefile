@@ -8,11 +8,11 @@ INSTALLED := $(VENV)/.installed
 # Threads that wait asleep do not take the time of those that work; on a shared machine tests run several times faster.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench browser screenshots clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,export,rtx,ray,dev]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,export,rtx,ray,report,dev]"
 	touch $@
 
 demo: $(INSTALLED)
@@ -22,9 +22,24 @@ demo: $(INSTALLED)
 	  --time-column timestamp --preset small --stride 20 --learning-rate 1e-3 --epochs 10
 	$(BIN)/at-infer export $(DEMO)/ckpt.pt --check-data $(DEMO)/data/validation.parquet
 	$(BIN)/at-infer score $(DEMO)/data/test.parquet --engine $(DEMO)/model.onnx -o $(DEMO)/scores.parquet --explain top
+	$(BIN)/at-infer report $(DEMO)/scores.parquet --data $(DEMO)/data/test.parquet --labels $(DEMO)/data/test.parquet \
+	  --engine $(DEMO)/model.associations.onnx --interval 60 -o $(DEMO)/report.html
 
-test: lint
+test: lint browser
 	$(BIN)/pytest
+
+# Reports are tested in a real browser. Where none can be had, those tests are skipped, and the summary says so.
+browser:
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then :; \
+	elif ! command -v apt-get >/dev/null; then echo "no chromium and no apt-get: tests in a browser will be skipped"; \
+	elif [ "$$(id -u)" = 0 ]; then echo "installing chromium and chromium-driver for tests in a browser"; \
+	  apt-get update -qq && apt-get install -y -qq chromium chromium-driver >/dev/null || echo "could not install chromium: tests in a browser will be skipped"; \
+	elif sudo -n true 2>/dev/null; then echo "installing chromium and chromium-driver for tests in a browser"; \
+	  sudo -n apt-get update -qq && sudo -n apt-get install -y -qq chromium chromium-driver >/dev/null || echo "could not install chromium: tests in a browser will be skipped"; \
+	else echo "no chromium, and no right to install it: tests in a browser will be skipped"; fi
+
+screenshots: demo browser
+	$(BIN)/python -m benchmarks.report_screenshots $(DEMO) docs/img
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

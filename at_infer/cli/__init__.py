@@ -13,6 +13,7 @@ from at_infer.cli.evaluate import evaluate
 from at_infer.cli.export import export
 from at_infer.cli.generate import generate
 from at_infer.cli.inspect import inspect
+from at_infer.cli.report import report
 from at_infer.cli.score import score
 from at_infer.cli.threshold import threshold
 from at_infer.cli.train import train
@@ -58,6 +59,7 @@ app.command()(score)
 app.command()(watch)
 app.command()(evaluate)
 app.command()(threshold)
+app.command()(report)
 app.command()(bench)
 app.command()(inspect)
 app.command()(doctor)

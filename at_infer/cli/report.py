@@ -1,0 +1,195 @@
+"""`at-infer report`: scores, or a training, as one HTML page."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from at_infer.cli.progress import RowsBar
+from at_infer.errors import CheckpointError, ConfigError, MissingExtraError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from at_infer.report.scores import ScoresReport
+
+INPUT, SHOWN, OUTPUT = "Input", "What is shown", "Output"
+
+
+def report(
+    source: Annotated[str, typer.Argument(metavar="SCORES|CKPT", help="Parquet of at-infer score, or a checkpoint.")],
+    data: Annotated[
+        str | None, typer.Option(help="The data that were scored, to show features.", rich_help_panel=INPUT)
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option(help="File with labels, one row per scored row.", rich_help_panel=INPUT)
+    ] = None,
+    engine: Annotated[
+        Path | None,
+        typer.Option(
+            help="model.associations.onnx: reconstructions, associations, learned scales. Needs --data.",
+            rich_help_panel=INPUT,
+        ),
+    ] = None,
+    label_column: Annotated[
+        str, typer.Option(help="1 or true for an anomaly, 0 or false else.", rich_help_panel=INPUT)
+    ] = "label",
+    time_column: Annotated[
+        str | None, typer.Option(help="Default: as at-infer score wrote it.", rich_help_panel=INPUT)
+    ] = None,
+    series_column: Annotated[
+        str | None, typer.Option(help="Default: as at-infer score wrote it.", rich_help_panel=INPUT)
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="Default: the one recorded with the scores.", rich_help_panel=SHOWN)
+    ] = None,
+    rows_per_day: Annotated[
+        float | None,
+        typer.Option(help="For alarms per day. Default: from dates in the time column.", rich_help_panel=SHOWN),
+    ] = None,
+    interval: Annotated[
+        float | None, typer.Option(help="Seconds between rows, instead of --rows-per-day.", rich_help_panel=SHOWN)
+    ] = None,
+    details: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Worst segments whose rows and features are kept. Default: up to 100.", rich_help_panel=SHOWN
+        ),
+    ] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="HTML file to write.", rich_help_panel=OUTPUT)] = Path(
+        "report.html"
+    ),
+    png: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Also write the figures as images into this folder.", rich_help_panel=OUTPUT),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace what exists.", rich_help_panel=OUTPUT)
+    ] = False,
+) -> None:
+    """Show scores as one HTML page: what happened, when, and which features are to blame.
+
+    The page needs no network. It has the score over time with zoom down to the row, the segments, the worst of them
+    in detail, and what another threshold would do. Labels tell hits from misses and false alarms. Of a checkpoint it
+    shows how training went; that needs at-infer\\[train]. Images (--png) need at-infer\\[report].
+
+    [bold]Examples[/bold]
+
+      at-infer report scores.parquet --data test.parquet --engine model.associations.onnx -o report.html
+
+      at-infer report scores.parquet --labels test.parquet --interval 60 --png figures
+
+      at-infer report ckpt.pt -o training.html
+    """
+    from at_infer.cli.evaluate import rows_a_day
+    from at_infer.output import check_writable
+
+    check_writable(output, overwrite=overwrite)
+    if png is not None:
+        from at_infer.report.images import check_images
+
+        check_images(png)
+    per_day = rows_a_day(rows_per_day, interval)
+    if _is_checkpoint(source):
+        for name, value in (("data", data), ("labels", labels), ("engine", engine), ("threshold", threshold)):
+            if value is not None:
+                raise ConfigError(f"{name}: --{name} goes with scores, and {source} is a checkpoint; leave it out")
+        _report_training(Path(source), output, png, overwrite=overwrite)
+        return
+    from at_infer.parquet.scored import ScoredFile
+    from at_infer.report.scores import survey_scores
+
+    file = ScoredFile(source, labels, label_column=label_column, time_column=time_column, series_column=series_column)
+    with RowsBar("reading") as bar:
+        found = survey_scores(
+            file,
+            data=data,
+            engine=engine,
+            threshold=threshold,
+            rows_per_day=per_day,
+            details=details,
+            observe=bar.show,
+        )
+    _write_scores(found, output, png, overwrite=overwrite)
+
+
+def _write_scores(found: "ScoresReport", output: Path, png: Path | None, *, overwrite: bool) -> None:
+    from at_infer.report.page import render, write_page
+    from at_infer.report.scores_page import describe_scores
+
+    overview = found.overview
+    write_page(output, render(f"{Path(found.file.source).name}: anomalies", *describe_scores(found)))
+    flagged = sum(series.flagged for series in overview.series)
+    print(
+        f"{output}: {overview.rows} rows of {len(overview.series)} series, {flagged} flagged in "
+        f"{overview.segment_count} segments, {output.stat().st_size / 1e6:.1f} MB"
+    )
+    for note in found.notes:
+        print(f"note: {note}", file=sys.stderr)
+    if png is not None:
+        from at_infer.report.images import draw_scores
+
+        _list(draw_scores(found, png, overwrite=overwrite))
+
+
+def _report_training(path: Path, output: Path, png: Path | None, *, overwrite: bool) -> None:
+    """How a training went; only here torch is needed."""
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtraError(
+            f"{path}: is a PyTorch checkpoint, and PyTorch is not installed; pip install 'at-infer[train]'"
+        ) from None
+    from at_infer.report.page import render, write_page
+    from at_infer.report.training import TrainingReport, describe_training
+    from training.checkpoint import Checkpoint
+
+    known = Checkpoint.load(path)
+    train = known.train
+    if not train.get("epochs"):
+        raise CheckpointError(f"{path}: holds no history of a training; give one that at-infer train wrote")
+    steps = {name: torch.as_tensor(values).numpy() for name, values in train.get("steps", {}).items()}
+    found = TrainingReport(
+        source=str(path),
+        model=known.model,
+        score_mode=known.score.mode,
+        threshold=known.threshold,
+        columns=known.columns,
+        quantile_levels=known.quantile_levels,
+        quantiles=known.quantiles,
+        epochs=train["epochs"],
+        best_epoch=train["best_epoch"],
+        steps=steps,
+        scales=train.get("scales", []),
+        rows=train.get("rows", {}),
+        parameters=sum(tensor.numel() for tensor in known.state_dict.values()),
+        config=train.get("config", {}),
+    )
+    write_page(output, render(f"{path.name}: training", *describe_training(found)))
+    best = found.epochs[found.best_epoch - 1]
+    print(
+        f"{output}: {len(found.epochs)} epochs, best {found.best_epoch} with validation loss "
+        f"{best['validation_reconstruction']:.4g}, {output.stat().st_size / 1e6:.1f} MB"
+    )
+    if png is not None:
+        from at_infer.report.images import draw_training
+
+        _list(draw_training(found, png, overwrite=overwrite))
+
+
+def _list(paths: "Iterable[Path]") -> None:
+    for path in paths:
+        print(path)
+
+
+def _is_checkpoint(source: str) -> bool:
+    path = Path(source)
+    if not path.is_file() or path.suffix.lower() in (".parquet", ".csv"):
+        return False
+    from at_infer.signatures import identify
+
+    kind = identify(path)
+    if kind in ("onnx", "plan"):
+        raise ConfigError(f"{source}: is a model; give its scores, or the checkpoint it was exported from")
+    return kind == "checkpoint"

@@ -1,0 +1,45 @@
+// Numbers, times and elements for people. Text only ever enters the page as text.
+const $ = (id) => document.getElementById(id);
+
+function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === 'class') made.className = value;
+    else if (name.startsWith('on')) made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+const whole = (n) => Math.round(n).toLocaleString('en-US');
+
+function short(x) {
+  if (x === null || x === undefined || Number.isNaN(x)) return '–';
+  if (x === 0 || Math.abs(x) < 1e-30) return x < 0 ? 'below 0' : '0';
+  const size = Math.abs(x);
+  if (size >= 1e6 || size < 1e-4) return x.toExponential(2);
+  return size >= 1000 ? whole(x) : String(Number(x.toPrecision(4)));
+}
+
+function share(part, all) {
+  if (!all) return '–';
+  const percent = (100 * part) / all;
+  return percent > 0 && percent < 0.01 ? '< 0.01 %' : `${Number(percent.toPrecision(3))} %`;
+}
+
+// Of a row: its date, its number in the time column, or its place in the file. The day is left out if it is that of `after`.
+function moment(time, row, after = null) {
+  if (description.clock === 'date' && Number.isFinite(time)) {
+    const text = new Date(time).toISOString().replace('T', ' ').slice(0, description.subSecond ? 23 : 19);
+    return after !== null && new Date(after).toISOString().startsWith(text.slice(0, 10)) ? text.slice(11) : text;
+  }
+  if (description.clock === 'number' && Number.isFinite(time)) return String(time);
+  return `row ${whole(row)}`;
+}
+
+const axisName = () => (description.clock ? description.time : 'row');
+
+const plural = (n, one, many = `${one}s`) => `${whole(n)} ${n === 1 ? one : many}`;
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();

@@ -1,0 +1,168 @@
+"""One pass over a file of scores: levels to zoom into, segments, and what every threshold would flag."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from at_infer.parquet.scored import Clock, ScoredChunk, ScoredFile
+from at_infer.report.levels import Envelope, Floats, Times, bucket_rows
+from at_infer.report.segments import SegmentFinder, Segments
+from at_infer.report.thresholds import Counts, Cuts
+
+MOST_SEGMENTS = 2000
+DAY_MS = 86_400_000.0
+
+Observe = Callable[[int, int], None]
+
+
+@dataclass(slots=True)
+class Series:
+    """One series of the file."""
+
+    name: str
+    first_row: int
+    rows: int = 0
+    buckets: int = 0
+    segments: int = 0
+    flagged: int = 0
+    unscored: int = 0
+    peak: float = float("-inf")
+    span: tuple[float, float] | None = None
+    """First and last time."""
+    counts: Counts = field(default_factory=Counts)
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What one look at every row shows."""
+
+    rows: int
+    unscored: int
+    bucket_rows: int
+    low: Floats
+    high: Floats
+    times: Times | None
+    clock: Clock | None
+    series: list[Series]
+    """In the order of the file."""
+    segments: Segments
+    """Worst first, at most MOST_SEGMENTS."""
+    segment_count: int
+    hits: int
+    """Segments that touch a labelled anomaly."""
+    events: Segments | None
+    """Labelled anomalies, worst first; `touched` are found."""
+    event_count: int
+    found_count: int
+    cuts: Cuts
+    total: Counts
+
+    def days(self, rows_per_day: float | None, which: Series | None = None) -> float | None:
+        """Days that a series, or all of them side by side, took; None if neither dates nor a rate tell."""
+        series = self.series if which is None else [which]
+        if rows_per_day is not None:
+            return max(s.rows for s in series) / rows_per_day
+        spans = [s.span for s in series if s.span is not None]
+        if self.clock != "date" or not spans:
+            return None
+        rows = max(s.rows for s in series)
+        span = max(end for _, end in spans) - min(first for first, _ in spans)
+        return span / DAY_MS * (rows / (rows - 1)) if rows > 1 and span > 0 else None
+
+
+def look(file: ScoredFile, threshold: float, observe: Observe = lambda _done, _rows: None) -> Overview:
+    """Read all rows once."""
+    cuts = Cuts(threshold)
+    envelope = Envelope(bucket_rows(file.rows))
+    features = len(file.features)
+    flagged, labelled = SegmentFinder(features, MOST_SEGMENTS), SegmentFinder(features, MOST_SEGMENTS)
+    series: list[Series] = []
+
+    def end_series() -> None:
+        if series:
+            envelope.end()
+            flagged.end()
+            labelled.end()
+            last = series[-1]
+            last.counts.end()
+            last.buckets = envelope.counts[-1]
+            at = np.array([cuts.at])
+            last.flagged = int(last.counts.rows.above(at)[0])
+            last.segments = int(last.counts.runs.starts.above(at)[0])
+
+    for chunk in file.chunks():
+        for name, part in _parts(chunk):
+            if name is not None:
+                end_series()
+                series.append(Series(name, part.first_row))
+                envelope.start_series()
+                flagged.start_series()
+                labelled.start_series()
+            with np.errstate(invalid="ignore"):
+                above = part.scores > np.float32(threshold)
+            labels = np.zeros(len(above), np.bool_) if part.labels is None else part.labels
+            envelope.add(part.scores, part.times)
+            flagged.add(above, labels, part)
+            if part.labels is not None:
+                labelled.add(labels, above, part)
+            _count(series[-1], part, cuts)
+        observe(chunk.first_row + len(chunk.scores), file.rows)
+    end_series()
+    total = Counts()
+    for entry in series:
+        total.include(entry.counts)
+    return Overview(
+        rows=file.rows,
+        unscored=sum(entry.unscored for entry in series),
+        bucket_rows=envelope.width,
+        low=np.concatenate(envelope.low),
+        high=np.concatenate(envelope.high),
+        times=np.concatenate(envelope.times) if envelope.times else None,
+        clock=file.clock,
+        series=series,
+        segments=flagged.worst(),
+        segment_count=flagged.count,
+        hits=flagged.touched,
+        events=labelled.worst() if file.labels is not None else None,
+        event_count=labelled.count,
+        found_count=labelled.touched,
+        cuts=cuts,
+        total=total,
+    )
+
+
+def worst_series(overview: Overview) -> list[int]:
+    """All series, worst first: by flagged rows, then by peak."""
+    series = overview.series
+    return sorted(range(len(series)), key=lambda k: (-series[k].flagged, -series[k].peak, k))
+
+
+def _parts(chunk: ScoredChunk) -> Iterator[tuple[str | None, ScoredChunk]]:
+    """Rows of one series each, with its name where it begins."""
+    begins = dict(chunk.starts)
+    bounds = sorted({0, *begins, len(chunk.scores)})
+    for a, b in pairwise(bounds):
+        yield (
+            begins.get(a),
+            ScoredChunk(
+                chunk.first_row + a,
+                chunk.scores[a:b],
+                None if chunk.times is None else chunk.times[a:b],
+                None if chunk.labels is None else chunk.labels[a:b],
+                None if chunk.evidence is None else chunk.evidence[a:b],
+                [],
+            ),
+        )
+
+
+def _count(series: Series, part: ScoredChunk, cuts: Cuts) -> None:
+    known = ~np.isnan(part.scores)
+    series.rows += len(part.scores)
+    series.unscored += int((~known).sum())
+    series.peak = max(series.peak, float(np.max(part.scores, initial=-np.inf, where=known)))
+    if part.times is not None and len(part.times):
+        first = series.span[0] if series.span is not None else float(part.times[0])
+        series.span = (first, float(part.times[-1]))
+    series.counts.add(cuts.levels(part.scores), part.labels)

@@ -1,0 +1,151 @@
+"""A report on scores: everything that is shown of them, as plain values and arrays."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from at_infer.errors import ConfigError, DataError
+from at_infer.parquet.scored import ScoredFile
+from at_infer.report.attention import SeenWindow, look_inside
+from at_infer.report.details import Details, look_closer
+from at_infer.report.grid import Grid, choose_grid
+from at_infer.report.overview import Observe, Overview, look
+from at_infer.report.windows import Reconstructor, open_associations
+
+MOST_SERIES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ScoresReport:
+    """What figures and page are drawn from."""
+
+    file: ScoredFile
+    threshold: float
+    overview: Overview
+    grid: Grid
+    details: Details
+    windows: list[SeenWindow]
+    days: float | None
+    rows_per_day: float | None
+    reconstructed: bool
+    """Is there an engine?"""
+    notes: list[str]
+    """What could not be shown, and what to pass for it."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the file of scores knows about itself."""
+        return {
+            name.removeprefix("at_infer."): json.loads(text)
+            for name, text in self.file.properties.items()
+            if name.startswith("at_infer.")
+        }
+
+
+def survey_scores(
+    file: ScoredFile,
+    *,
+    data: str | None = None,
+    engine: Path | None = None,
+    threshold: float | None = None,
+    rows_per_day: float | None = None,
+    details: int | None = None,
+    observe: Observe = lambda _done, _rows: None,
+) -> ScoresReport:
+    """Look at all scores, and closer at the worst of them."""
+    if engine is not None and data is None:
+        raise ConfigError("engine: associations are those of rows; pass the scored data with --data")
+    value = _threshold(file, threshold)
+    opened = None if engine is None else open_associations(engine)
+    try:
+        reconstructor = None
+        if opened is not None and opened.metadata is not None:
+            reconstructor = Reconstructor(opened, opened.metadata)
+            _check_model(file, reconstructor, engine)
+        columns = _columns(file) if reconstructor is None else reconstructor.metadata.columns
+        if data is not None:
+            file.pick_data(data, columns, [])  # says what is wrong with it before the long work
+        overview = look(file, value, observe)
+        closer = look_closer(file, overview, count=details, data=data, columns=columns, reconstructor=reconstructor)
+        windows: list[SeenWindow] = []
+        if reconstructor is not None and data is not None:
+            windows = look_inside(file, overview, reconstructor, data, closer.shares)
+    finally:
+        if opened is not None:
+            opened.close()
+    report = ScoresReport(
+        file=file,
+        threshold=value,
+        overview=overview,
+        grid=choose_grid(overview.total, overview.cuts),
+        details=closer,
+        windows=windows,
+        days=overview.days(rows_per_day),
+        rows_per_day=rows_per_day,
+        reconstructed=reconstructor is not None,
+        notes=[],
+    )
+    report.notes.extend(_notes(report, data, reconstructor))
+    return report
+
+
+def _threshold(file: ScoredFile, given: float | None) -> float:
+    if given is not None:
+        if not abs(given) <= float(np.finfo(np.float32).max):
+            raise ConfigError(f"threshold: {given} is not a finite number")
+        return given
+    recorded = file.properties.get("at_infer.threshold")
+    if recorded is None:
+        raise DataError(f"{file.source}: knows no threshold; pass --threshold")
+    return float(recorded)
+
+
+def _columns(file: ScoredFile) -> list[str] | None:
+    known = file.properties.get("at_infer.columns")
+    return None if known is None else [str(name) for name in json.loads(known)]
+
+
+def _check_model(file: ScoredFile, reconstructor: Reconstructor, engine: Path | None) -> None:
+    known = file.properties.get("at_infer.checkpoint_sha256")
+    if known is not None and json.loads(known) != reconstructor.metadata.checkpoint_sha256:
+        raise ConfigError(
+            f"{engine}: is of another model than the one that scored {file.source}; pass the engine of that"
+        )
+
+
+def _notes(report: ScoresReport, data: str | None, reconstructor: Reconstructor | None) -> list[str]:
+    notes = []
+    overview, file = report.overview, report.file
+    if file.explained is None and reconstructor is None:
+        notes.append(
+            "Which features are to blame is not known: score with --explain top or all, or pass --data and --engine."
+        )
+    if data is None:
+        notes.append("Values of the features are not shown: pass the scored file with --data.")
+    elif reconstructor is None:
+        notes.append("Reconstructions and associations are not shown: pass model.associations.onnx with --engine.")
+    elif report.facts.get("layout", {}).get("stride") not in (None, reconstructor.window):
+        notes.append(
+            "The scores are of windows that overlap; reconstructions are shown of windows that lie side by side."
+        )
+    if reconstructor is not None and not report.windows:
+        notes.append(f"Associations are not shown: no window of {reconstructor.window} rows, or too large for a page.")
+    if report.days is None:
+        notes.append("Alarms per day are not known: the time column holds no dates; pass --rows-per-day or --interval.")
+    if file.keys.time is not None and file.clock is None:
+        notes.append(f"The time column {file.keys.time} holds text that is no date; rows are numbered instead.")
+    if overview.unscored:
+        notes.append(f"{overview.unscored} rows have no score; they never count as flagged.")
+    if overview.segment_count > len(overview.segments):
+        notes.append(
+            f"The table holds the {len(overview.segments)} worst of {overview.segment_count} segments; "
+            "all of them are counted."
+        )
+    if len(overview.series) > MOST_SERIES:
+        notes.append(
+            f"Curves are kept of the {MOST_SERIES} worst of {len(overview.series)} series; all of them are counted."
+        )
+    return notes

@@ -1,0 +1,221 @@
+"""A report on scores for a page: plain values as JSON, long rows of numbers as arrays."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from at_infer.report.details import Details
+from at_infer.report.grid import Grid
+from at_infer.report.overview import Overview, Series, worst_series
+from at_infer.report.payload import Arrays, rounded
+from at_infer.report.scores import MOST_SERIES, ScoresReport
+from at_infer.report.segments import Segments
+from at_infer.report.thresholds import Counts
+
+
+def describe_scores(report: ScoresReport) -> tuple[dict[str, Any], Arrays]:
+    """The report for a page."""
+    overview, grid, file = report.overview, report.grid, report.file
+    kept = worst_series(overview)[:MOST_SERIES]
+    arrays = Arrays()
+    _add_levels(arrays, overview, kept)
+    labelled = overview.events is not None
+    description = {
+        "kind": "scores",
+        "source": Path(file.source).name,
+        "headline": _headline(report),
+        "subline": _worst(report),
+        "evidence": "the error" if report.reconstructed or file.explained == "all" else "the rows, by largest error",
+        "facts": _facts(report),
+        "rows": overview.rows,
+        "unscored": overview.unscored,
+        "threshold": report.threshold,
+        "clock": overview.clock,
+        "time": file.keys.time,
+        "subSecond": _step(overview.series) < 500,
+        "bucketRows": overview.bucket_rows,
+        "days": report.days,
+        "labelled": labelled,
+        "segmentCount": overview.segment_count,
+        "eventCount": overview.event_count,
+        "seriesCount": len(overview.series),
+        "grid": {"values": grid.values, "used": grid.used, **_counts(overview.total, grid, labelled=labelled)},
+        "series": [_series(report, overview.series[k], k) for k in kept],
+        "segments": _segments(overview.segments, report),
+        "events": None if overview.events is None else _segments(overview.events, None),
+        "details": _add_details(arrays, report.details),
+        "windows": _add_windows(arrays, report),
+        "notes": report.notes,
+    }
+    if len(kept) > 1:
+        per_series = [_counts(overview.series[k].counts, grid, labelled=labelled) for k in kept]
+        for name in per_series[0]:
+            arrays.add(f"grid.{name}", np.stack([entry[name] for entry in per_series]), "i4")
+    return description, arrays
+
+
+def _headline(report: ScoresReport) -> list[tuple[str, bool]]:
+    """What was found, in pieces of text that stand out or not."""
+    overview = report.overview
+    rows = sum(series.flagged for series in overview.series)
+    of = f" in {overview.rows:,} rows" + (f" of {len(overview.series):,} series" if len(overview.series) > 1 else "")
+    if not rows:
+        return [(f"Nothing above the threshold{of}", False)]
+    segments = f"{overview.segment_count:,} anomalous segment{'s' if overview.segment_count > 1 else ''}"
+    return [(segments, True), (of, False)]
+
+
+def _worst(report: ScoresReport) -> list[tuple[str, bool]]:
+    """When, where and which sensors."""
+    overview, segments = report.overview, report.overview.segments
+    if not len(segments):
+        return [(f"The highest score stays below the threshold of {report.threshold:.4g}.", False)]
+    peak, when = float(segments.peak[0]), _moment(report, int(segments.peak_row[0]), 0)
+    name = overview.series[int(segments.series[0])].name
+    times = f", {_short(peak / report.threshold)} times the threshold" if report.threshold > 0 else ""
+    text = [
+        ("Worst: ", False),
+        (f"{name + ', ' if name else ''}{when}", True),
+        (f", peak {_short(peak)}{times}", False),
+    ]
+    if report.details.shares[0]:
+        text += [(", mostly ", False), (", ".join(name for name, _ in report.details.shares[0][:2]), True)]
+    return [*text, (".", False)]
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.4g}"
+
+
+def _moment(report: ScoresReport, row: int, segment: int) -> str:
+    """When a segment began, as people write it."""
+    time = float(report.overview.segments.times[segment, 0])
+    if report.overview.clock == "date":
+        return datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    if report.overview.clock == "number":
+        return f"{report.file.keys.time} {time:.15g}"
+    return f"row {row:,}"
+
+
+def _counts(counts: Counts, grid: Grid, *, labelled: bool) -> dict[str, Any]:
+    found = {"rows": counts.rows.above(grid.cuts), "segments": counts.runs.starts.above(grid.cuts)}
+    if labelled:
+        found["found"] = counts.events.above(grid.cuts)
+        found["false"] = counts.false_runs_above(grid.cuts)
+    return found
+
+
+def _facts(report: ScoresReport) -> list[tuple[str, str]]:
+    known, file = report.facts, report.file
+    score = known.get("score", {})
+    facts = [
+        ("file", file.source),
+        ("score", score.get("mode", "") + (f", mean of {score['smooth']} rows" if score.get("smooth", 1) > 1 else "")),
+        ("threshold", f"{report.threshold:.6g}"),
+        ("model", known.get("engine_file", "")),
+        ("precision", known.get("precision", "")),
+        ("windows", known.get("alignment", "")),
+        ("labels", "" if file.labels is None else f"{file.labels}, column {file.label_column}"),
+    ]
+    return [(name, text) for name, text in facts if text]
+
+
+def _series(report: ScoresReport, series: Series, index: int) -> dict[str, Any]:
+    return {
+        "index": index,
+        "name": series.name,
+        "first": series.first_row,
+        "rows": series.rows,
+        "buckets": series.buckets,
+        "segments": series.segments,
+        "flagged": series.flagged,
+        "peak": series.peak,
+        "span": series.span,
+        "days": report.overview.days(report.rows_per_day, series),
+    }
+
+
+def _segments(segments: Segments, report: ScoresReport | None) -> dict[str, Any]:
+    return {
+        "series": segments.series,
+        "first": segments.first,
+        "end": segments.end,
+        "peak": segments.peak,
+        "peakRow": segments.peak_row,
+        "times": segments.times,
+        "hit": segments.touched,
+        "top": [] if report is None else [report.details.shares[k] for k in range(len(segments))],
+    }
+
+
+def _add_levels(arrays: Arrays, overview: Overview, kept: list[int]) -> None:
+    begins = np.append(0, np.cumsum([series.buckets for series in overview.series]))
+    at = np.concatenate([np.arange(begins[k], begins[k + 1]) for k in kept])
+    arrays.add("high", rounded(overview.high[at]), "f4")
+    if overview.bucket_rows > 1:
+        arrays.add("low", rounded(overview.low[at]), "f4")
+    if overview.times is not None:
+        arrays.add("times", np.diff(_drawn(overview.times[at], overview.series), prepend=0.0), "f8")
+
+
+def _drawn(times: NDArray[np.float64], series: list[Series]) -> NDArray[np.float64]:
+    """Times to a hundredth of the mean step, if that is a whole number: what is left compresses well."""
+    step = _step(series)
+    if not 100 <= step < np.inf:
+        return times
+    unit = 10.0 ** np.floor(np.log10(step / 100))
+    return np.asarray(np.round(times / unit) * unit)
+
+
+def _step(series: list[Series]) -> float:
+    """Mean time from row to row, of the fastest series."""
+    steps = [(s.span[1] - s.span[0]) / (s.rows - 1) for s in series if s.span is not None and s.rows > 1]
+    return min(steps, default=np.inf)
+
+
+def _add_details(arrays: Arrays, details: Details) -> list[dict[str, Any]]:
+    found = []
+    for detail in details.segments:
+        name = f"detail.{detail.segment}"
+        arrays.add(f"{name}.score", detail.scores, "f4")
+        if detail.times is not None:
+            arrays.add(f"{name}.times", np.diff(detail.times, prepend=0.0), "f8")
+        for j, values in enumerate(detail.values):
+            arrays.add(f"{name}.value.{j}", values, "f4")
+        for j, values in enumerate(detail.reconstructions):
+            arrays.add(f"{name}.reconstruction.{j}", values, "f4")
+        found.append(
+            {
+                "segment": detail.segment,
+                "first": detail.first_row,
+                "names": detail.names,
+                "reconstructed": bool(detail.reconstructions),
+            }
+        )
+    return found
+
+
+def _add_windows(arrays: Arrays, report: ScoresReport) -> list[dict[str, Any]]:
+    found = []
+    for k, window in enumerate(report.windows):
+        for name in ("prior", "series"):
+            values = getattr(window.attention, name)
+            # The square root leaves steps for the small weights, of which most rows consist.
+            arrays.add(f"window.{k}.{name}", np.round(255 * np.sqrt(np.clip(values, 0, 1))), "u1")
+        arrays.add(f"window.{k}.sigma", window.attention.sigma, "f4")
+        arrays.add(f"window.{k}.score", window.scores, "f4")
+        arrays.add(f"window.{k}.value", window.values, "f4")
+        found.append(
+            {
+                "segment": window.segment,
+                "series": report.overview.series[window.series].name,
+                "first": window.first_row,
+                "feature": window.name,
+                "layers": len(window.attention.sigma),
+                "rows": len(window.scores),
+            }
+        )
+    return found

@@ -1,0 +1,103 @@
+"""A report on a training: the paper's convergence curves and the learned scales."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from at_infer.config import ModelConfig, Threshold
+from at_infer.report.payload import Arrays
+
+SHOWN_QUANTILES = {"median": 0.5, "99 %": 0.99, "99.9 %": 0.999, "highest": 1.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingReport:
+    """What a checkpoint remembers of its training."""
+
+    source: str
+    model: ModelConfig
+    score_mode: str
+    threshold: Threshold
+    columns: list[str]
+    quantile_levels: list[float]
+    quantiles: dict[str, list[float]]
+    """Per score mode, of the validation scores."""
+    epochs: list[dict[str, float]]
+    best_epoch: int
+    """From 1 on."""
+    steps: dict[str, NDArray[np.float32]]
+    """Losses per step, by name."""
+    scales: list[list[list[float]]]
+    """Layers x heads x quantiles (5, 25, 50, 75, 95 %) of sigma."""
+    rows: dict[str, int]
+    parameters: int
+    config: dict[str, Any]
+
+    @property
+    def best(self) -> dict[str, float]:
+        """The epoch whose weights were kept."""
+        return self.epochs[self.best_epoch - 1]
+
+
+def describe_training(report: TrainingReport) -> tuple[dict[str, Any], Arrays]:
+    """The report for a page."""
+    arrays = Arrays()
+    for name, values in report.steps.items():
+        arrays.add(f"steps.{name}", values, "f4")
+    shown = [report.quantile_levels.index(level) for level in SHOWN_QUANTILES.values()]
+    best, last, model = report.best, report.epochs[-1], report.model
+    description = {
+        "kind": "training",
+        "source": Path(report.source).name,
+        "headline": [
+            ("Validation loss ", False),
+            (f"{best['validation_reconstruction']:.4g}", True),
+            (f" in epoch {report.best_epoch} of {len(report.epochs)}", False),
+        ],
+        "subline": [(_verdict(report), False)],
+        "tiles": [
+            (f"{report.epochs[0]['validation_reconstruction']:.4g}", "validation loss after the first epoch"),
+            (f"{last['discrepancy']:.4g}", "association discrepancy at the end"),
+            (f"{report.threshold.value:.4g}", f"threshold of {report.score_mode} scores"),
+            (f"{report.parameters:,}", f"weights: {model.width} wide, {model.heads} heads, {model.layers} layers"),
+        ],
+        "epochs": report.epochs,
+        "bestEpoch": report.best_epoch,
+        "mode": report.score_mode,
+        "quantiles": list(SHOWN_QUANTILES),
+        "modes": [(mode, [values[i] for i in shown]) for mode, values in report.quantiles.items()],
+        "scales": report.scales,
+        "facts": _facts(report),
+        "notes": [] if report.scales else ["Learned scales are not in this checkpoint; train it again."],
+    }
+    return description, arrays
+
+
+def _verdict(report: TrainingReport) -> str:
+    """Whether to train longer, in one sentence."""
+    after = len(report.epochs) - report.best_epoch
+    if len(report.epochs) == 1:
+        return "One epoch: too few to tell whether training was long enough."
+    if after < 2:
+        return "The best epoch is at the end: training longer may lower the loss further."
+    return f"The loss fell no more in the last {after} epochs."
+
+
+def _facts(report: TrainingReport) -> list[tuple[str, str]]:
+    model, config = report.model, report.config
+    columns = ", ".join(report.columns[:12]) + (
+        f" and {len(report.columns) - 12} more" if len(report.columns) > 12 else ""
+    )
+    facts = [
+        ("checkpoint", report.source),
+        ("columns", f"{len(report.columns)}: {columns}"),
+        ("window", f"{model.window} rows"),
+        ("rows", ", ".join(f"{count:,} {part}" for part, count in report.rows.items())),
+        ("learning rate", f"{config['learning_rate']:g}" if "learning_rate" in config else ""),
+        ("batch", str(config.get("batch_size", ""))),
+        ("score", report.score_mode),
+    ]
+    return [(name, text) for name, text in facts if text]
