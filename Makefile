@@ -17,13 +17,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 demo: $(INSTALLED)
 	rm -rf $(DEMO)
-	$(BIN)/at-infer generate -o $(DEMO)/data --kind multivariate
-	$(BIN)/at-infer train $(DEMO)/data/train.parquet -o $(DEMO)/ckpt.pt --validation $(DEMO)/data/validation.parquet \
-	  --time-column timestamp --preset small --stride 20 --learning-rate 1e-3 --epochs 10
-	$(BIN)/at-infer export $(DEMO)/ckpt.pt --check-data $(DEMO)/data/validation.parquet
-	$(BIN)/at-infer score $(DEMO)/data/test.parquet --engine $(DEMO)/model.onnx -o $(DEMO)/scores.parquet --explain top
-	$(BIN)/at-infer report $(DEMO)/scores.parquet --data $(DEMO)/data/test.parquet --labels $(DEMO)/data/test.parquet \
-	  --engine $(DEMO)/model.associations.onnx --interval 60 -o $(DEMO)/report.html
+	mkdir -p $(DEMO)
+	$(BIN)/at-infer demo -o $(DEMO)
 
 test: lint browser
 	$(BIN)/pytest

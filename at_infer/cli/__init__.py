@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 
 from at_infer import __version__
 from at_infer.cli.bench import bench
+from at_infer.cli.demo import demo
 from at_infer.cli.doctor import doctor
 from at_infer.cli.evaluate import evaluate
 from at_infer.cli.export import export
@@ -52,6 +53,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(demo)
 app.command()(generate)
 app.command()(train)
 app.command()(export)

@@ -1,0 +1,74 @@
+"""`at-infer demo`: from generated data to a report, command by command."""
+
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from at_infer.errors import MissingExtraError, OutputError
+
+
+def demo(
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for all files; created if absent.")] = Path(
+        "demo"
+    ),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Little data and a tiny model: seconds, to see that everything works.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files of an earlier demo.")] = False,
+) -> None:
+    """Run every step on generated data: generate, train, export, score, evaluate, report.
+
+    Each command is shown before it runs, so that it can be repeated by hand. It takes a minute or two. Training and
+    export need at-infer\\[export].
+
+    [bold]Example[/bold]: at-infer demo -o demo
+    """
+    import importlib.util
+
+    for module in ("torch", "onnx", "onnxscript"):
+        if importlib.util.find_spec(module) is None:
+            raise MissingExtraError(f"demo: {module} is not installed; pip install 'at-infer[export]'")
+    if output.exists() and not output.is_dir():
+        raise OutputError(f"{output}: is a file; give a folder")
+    from typer.main import get_command
+
+    from at_infer.cli import app
+
+    command = get_command(app)
+    for words in steps(output, quick=quick):
+        words += ["--overwrite"] if overwrite and words[0] != "evaluate" else []
+        print(f"\n$ at-infer {shlex.join(words)}", file=sys.stderr, flush=True)
+        code = command.main(words, prog_name="at-infer", standalone_mode=False)
+        if code:  # the command has said why
+            raise typer.Exit(code)
+    print(f"\n{(output / 'report.html').resolve()}: open it in a browser. Then try:")
+    folder = shlex.quote(str(output))
+    print(f"  at-infer report {folder}/ckpt.pt -o {folder}/training.html")
+    print(f"  at-infer threshold {folder}/model.onnx --rows-per-day 1440")
+    print("  at-infer train your.parquet -o ckpt.pt --time-column time")
+
+
+def steps(folder: Path, *, quick: bool) -> Iterator[list[str]]:
+    """The commands, word by word."""
+    data, model, scores = folder / "data", folder / "model.onnx", folder / "scores.parquet"
+    rows = ["--rows", "600", "300", "600"] if quick else []
+    size = ["--width", "8", "--heads", "2", "--layers", "1", "--epochs", "1"] if quick else ["--epochs", "10"]
+    test = str(data / "test.parquet")
+    yield ["generate", "-o", str(data), "--kind", "multivariate", *rows]
+    yield [
+        *("train", str(data / "train.parquet"), "-o", str(folder / "ckpt.pt")),
+        *("--validation", str(data / "validation.parquet"), "--time-column", "timestamp"),
+        *("--preset", "small", "--stride", "20", "--learning-rate", "1e-3", *size),
+    ]
+    yield ["export", str(folder / "ckpt.pt"), "--check-data", str(data / "validation.parquet")]
+    yield ["score", test, "--engine", str(model), "-o", str(scores), "--explain", "top"]
+    yield ["evaluate", str(scores), "--labels", test]
+    yield [
+        *("report", str(scores), "--data", test, "--labels", test),
+        *("--engine", str(model.with_suffix(".associations.onnx")), "--interval", "60"),
+        *("-o", str(folder / "report.html")),
+    ]
