@@ -213,7 +213,7 @@ function positiveFloor(high, value) {
     if (v > most) most = v;
     if (v > 0 && v < least) least = v;
   }
-  return most > 0 ? Math.max(Math.min(least, most), most * 1e-7) : null;
+  return most > 0 ? Math.max(Math.min(least, most), most * 1e-7, value * 1e-4) : null;
 }
 
 function marksOf(seriesIndex) {

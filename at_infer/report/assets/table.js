@@ -108,7 +108,7 @@ class SegmentTable {
     meter.style.width = `${Math.max(2, 100 * meterShare(row.peak, this.most))}%`;
     const cells = {
       Verdict: () => cell(element('span', { class: `verdict ${row.verdict}` }, WORDS[row.verdict] ?? '')),
-      Series: () => cell(row.name, 'wrap'),
+      Series: () => cell(row.name, 'name'),
       Start: () => cell(moment(row.times[0], row.first)),
       End: () => cell(moment(row.times[1], row.end - 1, row.times[0])),
       Rows: () => cell(whole(row.length), 'number'),

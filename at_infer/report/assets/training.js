@@ -62,8 +62,8 @@ function paintScales(canvas, scales) {
       ctx.fillStyle = colour('score');
       ctx.fillRect(x - 1, y(high), 2, Math.max(y(low) - y(high), 1));
       ctx.fillRect(x - 6, y(q3), 12, Math.max(y(q1) - y(q3), 2));
-      ctx.fillStyle = colour('card');
-      ctx.fillRect(x - 6, y(median) - 1, 12, 2);
+      ctx.fillStyle = colour('alarm');
+      ctx.fillRect(x - 9, y(median) - 1, 18, 2);
     });
     ctx.textAlign = 'left';
   });
