@@ -75,6 +75,11 @@ class Tally:
         return total[np.searchsorted(self.levels, cuts, side="right")]
 
     def _merge(self, levels: Ints, counts: Ints) -> None:
+        """Levels are given once each and in order."""
+        if not len(self.levels):
+            self.levels, self.counts = levels, counts
+        if not len(levels) or self.levels is levels:
+            return
         self.levels, place = np.unique(np.concatenate([self.levels, levels]), return_inverse=True)
         summed = np.zeros(len(self.levels), np.int64)
         np.add.at(summed, place, np.concatenate([self.counts, counts]))

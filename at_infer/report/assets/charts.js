@@ -6,7 +6,10 @@ function onTheme(redraw) {
   redraw();
 }
 
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => redraws.forEach((redraw) => redraw()));
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
+  colours.clear();
+  redraws.forEach((redraw) => redraw());
+});
 
 const utc = (milliseconds) => uPlot.tzDate(new Date(milliseconds), 'Etc/UTC');
 
@@ -129,8 +132,8 @@ function legend(host, entries) {
 }
 
 // A canvas with one unit per CSS pixel.
-function canvas2d(canvas) {
-  const ratio = devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
+function canvas2d(canvas, width = canvas.clientWidth, height = canvas.clientHeight) {
+  const ratio = devicePixelRatio || 1;
   canvas.width = Math.max(1, Math.round(width * ratio));
   canvas.height = Math.max(1, Math.round(height * ratio));
   const ctx = canvas.getContext('2d');

@@ -42,4 +42,10 @@ const axisName = () => (description.clock ? description.time : 'row');
 
 const plural = (n, one, many = `${one}s`) => `${whole(n)} ${n === 1 ? one : many}`;
 
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+// Colours of the style sheet, remembered until the page turns dark or light.
+const colours = new Map();
+
+function colour(name) {
+  if (!colours.has(name)) colours.set(name, getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim());
+  return colours.get(name);
+}

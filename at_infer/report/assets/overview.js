@@ -243,8 +243,11 @@ function startFleet(scoreChart, onChoose) {
     return { button, strip };
   });
   select.addEventListener('change', () => onChoose(Number(select.value)));
-  const paint = () => strips.forEach(({ strip }, k) => paintStrip(strip, scoreChart.levels(k).levels.at(-1).high));
-  onTheme(paint);
+  const paint = () => {
+    const { clientWidth, clientHeight } = strips[0].strip; // once: asking each would lay out the page anew for each
+    strips.forEach(({ strip }, k) => paintStrip(strip, clientWidth, clientHeight, scoreChart.levels(k).levels.at(-1).high));
+  };
+  redraws.add(paint);
   let frame = 0;
   state.observers.push(() => {
     cancelAnimationFrame(frame);
@@ -257,8 +260,8 @@ function startFleet(scoreChart, onChoose) {
   });
 }
 
-function paintStrip(strip, high) {
-  const { ctx, width, height } = canvas2d(strip);
+function paintStrip(strip, stripWidth, stripHeight, high) {
+  const { ctx, width, height } = canvas2d(strip, stripWidth, stripHeight);
   ctx.fillStyle = colour('grid');
   ctx.fillRect(0, 0, width, height);
   const limit = threshold();
