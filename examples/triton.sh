@@ -6,4 +6,4 @@ set -euo pipefail
 checkpoint=$1 output=$2
 mkdir -p "$output"
 at-infer export "$checkpoint" -o "$output" --triton "$output/repository" --engine none
-echo "serve it: docker run --rm -p 8000:8000 -v $(cd "$output" && pwd)/repository:/models nvcr.io/nvidia/tritonserver:25.08-py3 tritonserver --model-repository=/models"
+echo "serve it, in NVIDIA's Triton container: tritonserver --model-repository=$(cd "$output" && pwd)/repository"
