@@ -89,7 +89,7 @@ NOT_COMMANDS = {"has", "is", "needs", "version"}
 def test_options_named_in_the_text_exist(page: Path) -> None:
     """Of some command, or of a benchmark."""
     known = {option for options in OPTIONS.values() for option in options} | {"--version"}
-    for script in (ROOT / "benchmarks").glob("*.py"):
+    for script in (ROOT / "benchmarks").rglob("*.py"):
         known |= set(re.findall(r"\"(--[a-z-]+)\"", script.read_text(encoding="utf-8")))
     for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", inline_code(page)):
         assert option in known, f"{page.name}: there is no {option}"

@@ -1,0 +1,107 @@
+"""Trainings that the tables share: each is made once, kept in a work folder, and continued where it was stopped."""
+
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from at_infer.config import DiscrepancyConfig, Distance, ModelConfig, Prior, ScoreConfig, Strategy, TrainConfig
+from benchmarks.reproduce.sources import KEYS
+from training.checkpoint import Checkpoint
+from training.data import DataConfig, TrainingData, load
+from training.loop import Progress, fit
+
+SIZES: dict[str, dict[str, Any]] = {
+    "full": {"width": 512, "heads": 8, "layers": 3, "learning_rate": 1e-4, "epochs": 10},
+    "reduced": {"width": 64, "heads": 8, "layers": 3, "learning_rate": 1e-3, "epochs": 10},
+}
+"""`full` is the paper's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """One network to be trained; the defaults are the paper's."""
+
+    dataset: str
+    width: int = 512
+    heads: int = 8
+    layers: int = 3
+    window: int = 100
+    prior: Prior = "gaussian"
+    strategy: Strategy = "minimax"
+    distance: Distance = "kl"
+    lambda_: float = 3.0
+    learning_rate: float = 1e-4
+    epochs: int = 10
+    seed: int = 0
+
+    @property
+    def discrepancy(self) -> DiscrepancyConfig:
+        """How associations are compared while training."""
+        return DiscrepancyConfig(distance=self.distance)
+
+    def path(self, work: Path) -> Path:
+        """Where the checkpoint is kept; the name says all that matters."""
+        values = "_".join(f"{value:g}" if isinstance(value, float) else str(value) for value in asdict(self).values())
+        return work / "trainings" / f"{values.replace('/', '-')}.pt"
+
+
+def features(folder: Path, window: int) -> TrainingData:
+    """Windows of the training and validation rows, side by side without overlap, all channels as one long series.
+
+    That is what the paper does. A data set without a validation part of its own gives the last fifth of its training
+    rows, which are the numbers of rows in the paper's appendix.
+    """
+    own = folder / "validation.parquet"
+    validation: float | str = str(own) if own.exists() else 0.2
+    source = DataConfig(source=str(folder / "train.parquet"), exclude=KEYS, validation=validation)
+    return load(source, window=window)
+
+
+def trained(training: Training, folder: Path, work: Path) -> Checkpoint:
+    """The checkpoint from the work folder; if it is not there, train, continuing what was interrupted."""
+    path = training.path(work)
+    if path.exists():
+        return Checkpoint.load(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = features(folder, training.window)
+    resume_path = path.with_suffix(".resume.pt")
+    print(f"training {path.stem}: {len(data.train.starts)} windows", file=sys.stderr, flush=True)
+    checkpoint = fit(
+        data,
+        ModelConfig(
+            features=len(data.columns),
+            window=training.window,
+            width=training.width,
+            heads=training.heads,
+            layers=training.layers,
+            feed_forward=training.width,
+            prior=training.prior,
+        ),
+        TrainConfig(
+            strategy=training.strategy,
+            discrepancy=training.discrepancy,
+            lambda_=training.lambda_,
+            learning_rate=training.learning_rate,
+            epochs=training.epochs,
+            seed=training.seed,
+        ),
+        ScoreConfig(mode="published"),
+        resume_path=resume_path,
+        resume=True,
+        observe=_show,
+    )
+    checkpoint.save(path)
+    resume_path.unlink(missing_ok=True)
+    return checkpoint
+
+
+def _show(progress: Progress) -> None:
+    if progress.validation is not None:
+        print(
+            f"  epoch {progress.epoch} of {progress.epochs}: reconstruction {progress.reconstruction:.4f}, "
+            f"on validation {progress.validation['reconstruction']:.4f}, discrepancy {progress.discrepancy:.3f}, "
+            f"{progress.windows_per_s:.1f} windows/s",
+            file=sys.stderr,
+            flush=True,
+        )
