@@ -1,14 +1,14 @@
 """What a model is, how it is trained and how its score is formed: frozen, framework-free, JSON round trip."""
 
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 from at_infer.errors import ConfigError
 
 Prior = Literal["gaussian", "gaussian-fixed", "power-law"]
 HeadRule = Literal["paper", "published"]
 Distance = Literal["kl", "js", "wasserstein", "cross-entropy", "l2"]
-ScoreMode = Literal["paper", "published", "reconstruction", "discrepancy", "addition"]
+ScoreMode = Literal["paper", "published", "reconstruction", "centred", "calibrated", "discrepancy", "addition"]
 Fill = Literal["error", "forward", "mean"]
 Strategy = Literal["minimax", "maximize", "reconstruction"]
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -99,6 +99,15 @@ class DiscrepancyConfig(Config):
             raise ConfigError(f"layer: {self.layer} does not exist; the network has layers 0 to {layers - 1}")
 
 
+class ErrorKind(NamedTuple):
+    """What of a reconstruction counts as its error."""
+
+    centred: bool
+    """The difference of a feature counts only as far as it leaves its own mean over the steps around it."""
+    normalised: bool
+    """Features count in multiples of their usual error."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreConfig(Config):
     """How error and association discrepancy of a window become its anomaly scores."""
@@ -109,12 +118,31 @@ class ScoreConfig(Config):
     """Factor inside the softmax of mode `published`; the other modes do not use it."""
     smooth: int = 1
     """Moving mean of the score over so many rows of a series; 1: none. Not part of the graph."""
+    normalise_errors: bool = False
+    """Divide each feature's squared error by its mean on the validation part, in the modes that are not the paper's."""
 
     def __post_init__(self) -> None:
         self._choice("mode", ScoreMode)
         self._at_least("smooth", 1)
         if not 0 < self.temperature < float("inf"):
             raise ConfigError(f"temperature: {self.temperature} is not a positive number")
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The reverse of `to_dict`; earlier versions of at-infer did not normalise."""
+        return super(ScoreConfig, cls).from_dict({"normalise_errors": False} | values)
+
+    @property
+    def error_kind(self) -> ErrorKind:
+        """Which error the mode is made of; modes `paper` and `published` are what they are, whatever the options."""
+        if self.mode in ("paper", "published", "discrepancy"):
+            return ErrorKind(centred=False, normalised=False)
+        return ErrorKind(centred=self.mode == "centred", normalised=self.normalise_errors)
+
+
+def default_score(window: int) -> ScoreConfig:
+    """What was best on average over the data of docs/method.md, where anomalies are longer than half a window."""
+    return ScoreConfig(mode="centred", smooth=max(1, window // 2), normalise_errors=True)
 
 
 def head_rule(mode: ScoreMode, discrepancy: DiscrepancyConfig) -> HeadRule:
@@ -129,6 +157,18 @@ class Scaler(Config):
 
     mean: list[float]
     scale: list[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Normal(Config):
+    """What is usual, measured on the validation part: scores are compared with it."""
+
+    error: list[float]
+    """Mean squared error of each feature."""
+    centred_error: list[float]
+    """The same, centred."""
+    discrepancy: dict[str, list[float]]
+    """Mean and standard deviation of AssDis, per head rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self
 
-from at_infer.config import Calibrated, Config, DiscrepancyConfig, Fill, ModelConfig, Scaler, ScoreConfig, Threshold
+from at_infer.config import (
+    Calibrated,
+    Config,
+    DiscrepancyConfig,
+    Fill,
+    ModelConfig,
+    Normal,
+    Scaler,
+    ScoreConfig,
+    Threshold,
+)
 from at_infer.errors import AtInferError, EngineError
 from at_infer.windows import Align
 
@@ -19,10 +29,11 @@ _NESTED: dict[str, type[Config]] = {
     "scaler": Scaler,
     "discrepancy": DiscrepancyConfig,
     "score": ScoreConfig,
+    "normal": Normal,
     "threshold": Threshold,
     "causal": Calibrated,
 }
-_ADDED = ("causal",)  # unknown to earlier versions of at-infer: None in their models
+_ADDED = ("causal", "normal", "selection")  # unknown to earlier versions of at-infer: None in their models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +69,10 @@ class Metadata:
     """Per score mode, quantiles of the validation scores at `quantile_levels`."""
     causal: Calibrated | None
     """The same for rows that are each scored as the last of their window; None if nobody looked."""
+    normal: Normal | None
+    """What is usual on the validation part, for modes that compare with it; None if nobody looked."""
+    selection: list[dict[str, Any]] | None
+    """How well each score found anomalies that were put into the validation part, if that chose the mode."""
     precision: str
     fp32_ops: str
     """What stays in float32 in a graph of lower precision."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -157,9 +157,10 @@ def from_engine(path: Path, properties: dict[str, str]) -> Known:
     metadata = read_model_metadata(path)
     written = properties.get(PREFIX + "score")
     config = metadata.score if written is None else ScoreConfig.from_dict(json.loads(written))
-    if (config.smooth, config.temperature) != (metadata.score.smooth, metadata.score.temperature):
+    if replace(config, mode=metadata.score.mode) != metadata.score:
         raise DataError(
-            f"{path}: its validation scores have another smoothing or temperature; pass --validation or --delta"
+            f"{path}: its validation scores have another smoothing, temperature or normalisation; pass --validation "
+            f"or --delta"
         )
     known = metadata.calibrated(written_align(properties))
     levels, values = metadata.quantile_levels, known.quantiles.get(config.mode)

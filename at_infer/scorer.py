@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from at_infer.config import Config, ScoreConfig, ScoreMode, head_rule
-from at_infer.criterion import anomaly_score, error_and_discrepancy, layers_summed
+from at_infer.criterion import NOTHING_USUAL, feature_errors, score_windows
 from at_infer.engines import Engine, Provider, open_engine
 from at_infer.errors import ConfigError, DataError, EngineError
 from at_infer.metadata import Metadata
@@ -34,6 +34,7 @@ class ScoreOptions(Config):
     mode: ScoreMode | None = None
     temperature: float | None = None
     smooth: int | None = None
+    normalise_errors: bool | None = None
     threshold: float | Literal["auto"] | None = None
     """A value, or `auto`: the gap statistic of the paper's appendix."""
     ratio: float | None = None
@@ -116,7 +117,6 @@ class Scorer:
         self.engine_s = 0.0
         """Seconds spent inside the engine."""
         self._mean = np.asarray(self.metadata.scaler.mean, np.float32)
-        self._scale = np.asarray(self.metadata.scaler.scale, np.float32)
 
     def score(self, rows: ArrayLike) -> Scores:
         """Scores and verdicts of one series of rows (n,F), raw values in the order of the model's columns."""
@@ -226,18 +226,17 @@ class Scorer:
             if self._score_is_ready:
                 score = outputs["score"]
             else:
-                error, discrepancy = error_and_discrepancy(windows, outputs, self.metadata)
-                score = anomaly_score(error, discrepancy, self.config, layers_summed=layers_summed(self.metadata))
+                score = score_windows(windows, outputs, self.metadata, self.config)
             if self.options.explain == "none":
                 return score[..., None]
-            errors = np.square(outputs["reconstruction"] - (windows - self._mean) / self._scale)
+            errors = feature_errors(windows, outputs, self.metadata, self.config.error_kind)
             return np.concatenate([score[..., None], errors], axis=-1)
 
     def _score_config(self) -> ScoreConfig:
         """The model's, with what the options override."""
         given = {
             name: getattr(self.options, name)
-            for name in ("mode", "temperature", "smooth")
+            for name in ("mode", "temperature", "smooth", "normalise_errors")
             if getattr(self.options, name) is not None
         }
         config = replace(self.metadata.score, **given)
@@ -247,6 +246,8 @@ class Scorer:
                 f"score mode: {config.mode} compares associations by the {rule} rule, the engine by the "
                 f"{self.metadata.discrepancy.head_rule} one; export with --score-mode {config.mode}"
             )
+        if self.metadata.normal is None and (config.mode == "calibrated" or config.error_kind.normalised):
+            raise ConfigError(f"score mode: {config.mode} here compares {NOTHING_USUAL}")
         return config
 
     def _threshold(self) -> float:
@@ -254,15 +255,17 @@ class Scorer:
         recorded, config, options = self.metadata.score, self.config, self.options
         if isinstance(options.threshold, float | int):
             return float(options.threshold)
-        changed = [
-            name
-            for name in ("smooth", "temperature")
-            if getattr(config, name) != getattr(recorded, name) and (name == "smooth" or config.mode == "published")
-        ]
-        if changed:
+        changed = {
+            "smooth": config.smooth != recorded.smooth,
+            "temperature": config.mode == "published" and config.temperature != recorded.temperature,
+            "normalise errors": config.error_kind
+            != replace(config, normalise_errors=recorded.normalise_errors).error_kind,
+        }
+        for name in (name for name, is_changed in changed.items() if is_changed):
+            was = getattr(recorded, name.replace(" ", "_"))
+            shown = was if isinstance(was, bool) else f"{was:g}"
             raise ConfigError(
-                f"threshold: the model's belongs to {changed[0]} {getattr(recorded, changed[0]):g}; with another "
-                f"{changed[0]} pass --threshold with a number"
+                f"threshold: the model's belongs to {name} {shown}; with another {name} pass --threshold with a number"
             )
         if options.threshold is None and options.ratio is None and config.mode == recorded.mode:
             return self.calibrated.threshold.value
@@ -310,12 +313,12 @@ class Scorer:
         has = set(self.engine.outputs)
         if self.options.explain != "none" and "reconstruction" not in has:
             raise ConfigError(f"explain: {self.engine.path} has no output reconstruction; export it without --outputs")
-        from_parts = {"error", "discrepancy"} <= has or {"reconstruction", "prior_0", "series_0"} <= has
-        changed = (self.config.mode, self.config.temperature) != (
-            self.metadata.score.mode,
-            self.metadata.score.temperature,
-        )
-        if not from_parts and (changed or "score" not in has):
+        recorded = self.metadata.score
+        same_error = self.config.error_kind == recorded.error_kind
+        has_error = "reconstruction" in has or ("error" in has and same_error)
+        has_discrepancy = "discrepancy" in has or {"prior_0", "series_0"} <= has
+        changed = replace(self.config, smooth=recorded.smooth) != recorded
+        if not (has_error and has_discrepancy) and (changed or "score" not in has):
             raise ConfigError(
                 f"score mode: {self.engine.path} has only {', '.join(self.engine.outputs)}; export it without "
                 f"--outputs to change the mode"

@@ -27,7 +27,7 @@ import torch
 
 from at_infer import datasets
 from at_infer.config import PRESETS, ModelConfig, Scaler, ScoreConfig, TrainConfig
-from at_infer.criterion import Floats, anomaly_score, error_and_discrepancy, layers_summed
+from at_infer.criterion import Floats, anomaly_score, error_and_discrepancy, layers_summed, usual_discrepancy
 from at_infer.engines import open_engine
 from at_infer.engines.batching import BatchProfile
 from at_infer.engines.trt_modules import load_flavour
@@ -173,7 +173,13 @@ def measure(
 ) -> dict[str, list[float]]:
     """Seconds for all windows, per contestant and turn; the answers of the last turn are checked."""
     batches = [windows[i : i + args.batch] for i in range(0, len(windows), args.batch)]
-    reference = ScoreGraph(checkpoint.network(), checkpoint.scaler, entries[0].metadata.discrepancy, checkpoint.score)
+    reference = ScoreGraph(
+        checkpoint.network(),
+        checkpoint.scaler,
+        entries[0].metadata.discrepancy,
+        checkpoint.score,
+        checkpoint.normal,
+    )
     contestants: dict[str, Callable[[Floats], dict[str, Floats]]] = {}
 
     def pytorch(batch: Floats) -> dict[str, Floats]:
@@ -226,7 +232,12 @@ def check(entry: Entry, answer: Parts, expected: dict[str, Floats], exact: dict[
     entry.share_of_tolerance = max(shares)
     assert entry.share_of_tolerance <= 1, f"{entry.name}: the timed answers are {max(shares):.1f} tolerances off"
     metadata = entry.metadata
-    scores = anomaly_score(*answer, metadata.score, layers_summed=layers_summed(metadata))
+    scores = anomaly_score(
+        *answer,
+        metadata.score,
+        layers_summed=layers_summed(metadata),
+        usual_discrepancy=usual_discrepancy(metadata),
+    )
     entry.agreement = parity.agreement(scores, expected["score"], metadata.threshold.value)
 
 

@@ -45,6 +45,7 @@ def checkpoint(width: int, score: ScoreConfig, layers: int = 3, heads: int = 8) 
         quantile_levels=list(QUANTILE_LEVELS),
         quantiles=calibration.quantiles,
         causal=calibration.causal,
+        normal=calibration.normal,
         train={},
     )
 

@@ -29,7 +29,7 @@ def main() -> None:
     at_infer(
         folder,
         "train data/train.parquet -o ckpt.pt --validation data/validation.parquet --time-column timestamp "
-        f"--preset small --stride 20 --learning-rate 1e-3 --epochs {args.epochs}",
+        f"--preset small --stride 20 --learning-rate 1e-3 --epochs {args.epochs} --score-mode reconstruction",
     )
     at_infer(folder, "export ckpt.pt --engine none")
 

@@ -8,8 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from at_infer.config import DiscrepancyConfig, Scaler, ScoreConfig
+from at_infer.config import DiscrepancyConfig, Normal, Scaler, ScoreConfig
+from at_infer.criterion import NOTHING_USUAL, error_weights
+from at_infer.errors import ConfigError
 from training.discrepancy import association_discrepancy
+from training.errors import feature_errors
 from training.model import AnomalyTransformer, Layer
 
 Output = Literal["score", "error", "discrepancy", "reconstruction"]
@@ -26,12 +29,15 @@ FP32_OPS_BESIDE_PRODUCTS = "scaler, sigma, prior, softmax, layer norms, residual
 class ScoreGraph(nn.Module):
     """Scaler, network, discrepancy and criterion: window (B,N,F) -> the chosen outputs."""
 
+    error_weights: Tensor
+
     def __init__(
         self,
         network: AnomalyTransformer,
         scaler: Scaler,
         discrepancy: DiscrepancyConfig,
         score: ScoreConfig,
+        normal: Normal | None,
         outputs: Sequence[Output] = OUTPUTS,
     ) -> None:
         super().__init__()
@@ -39,12 +45,22 @@ class ScoreGraph(nn.Module):
         self.network = network
         self.discrepancy, self.score, self.outputs = discrepancy, score, outputs
         self.layers_summed = network.config.layers if discrepancy.layer is None else 1
+        self.usual_discrepancy = [0.0, 1.0]
+        if normal is not None:
+            self.usual_discrepancy = normal.discrepancy[discrepancy.head_rule]
+        elif score.mode == "calibrated":
+            raise ConfigError(f"score mode: {score.mode} compares {NOTHING_USUAL}")
+        weights = torch.ones(network.config.features)
+        if score.error_kind.normalised:
+            weights = torch.from_numpy(error_weights(normal, score.error_kind))
+        self.register_buffer("error_weights", weights)
 
     def forward(self, window: Tensor) -> tuple[Tensor, ...]:
         """`score`, `error`, `discrepancy` (B,N); `reconstruction` (B,N,F) in units of the scaler."""
         x = self.scale(window)
         x_hat, associations = self.network(x)
-        found: dict[Output, Tensor] = {"reconstruction": x_hat, "error": (x_hat - x).square().mean(-1)}
+        errors = feature_errors(x_hat - x, self.score.error_kind, self.error_weights)
+        found: dict[Output, Tensor] = {"reconstruction": x_hat, "error": errors.mean(-1)}
         found["discrepancy"] = association_discrepancy(associations, self.discrepancy)
         found["score"] = self.criterion(found["error"], found["discrepancy"])
         return tuple(found[name] for name in self.outputs)
@@ -56,8 +72,11 @@ class ScoreGraph(nn.Module):
                 return torch.softmax(-discrepancy, dim=-1) * error
             case "published":
                 return torch.softmax(-self.score.temperature * self.layers_summed * discrepancy, dim=-1) * error
-            case "reconstruction":
+            case "reconstruction" | "centred":
                 return error.clone()  # an output of its own: two outputs may not share a tensor
+            case "calibrated":
+                mean, std = self.usual_discrepancy
+                return (1 - torch.tanh((discrepancy - mean) / std / 2)) * error
             case "discrepancy":
                 return torch.softmax(-discrepancy, dim=-1)
             case "addition":

@@ -97,7 +97,7 @@ def check(
             allowed = _allowed(case_reference, expected, windows, precision, tolerance)
             figures[name] = _compare(name, found, expected, allowed)
         elif name == "extreme":
-            _finds_extreme(found, expected)
+            _finds_extreme(found, expected, _unit(case_reference))
         if name in natural and "score" in found:
             figures[name]["agreement"] = agreement(found["score"], expected["score"], threshold)
     return figures
@@ -203,6 +203,9 @@ def _allowed(
             limit = _score_limit(reference, values, table)
         else:
             entry = table[name.split("_")[0]]
+            if name == "error":
+                assert isinstance(reference, ScoreGraph)
+                entry = _error_tolerance(reference, table)
             limit = entry.atol + entry.rtol * np.abs(values)
         axes = tuple(range(1, values.ndim))
         doubt = np.abs(values - exact[name]).max(axis=axes, keepdims=True)
@@ -210,14 +213,28 @@ def _allowed(
     return allowed
 
 
+def _error_tolerance(reference: ScoreGraph, table: dict[str, Tolerance]) -> Tolerance:
+    """Of the error as the graph forms it: a feature that counts more may also be off by more."""
+    error = table["error"]
+    return Tolerance(error.atol * _unit(reference), error.rtol)
+
+
+def _unit(reference: ScoreGraph | AssociationsGraph) -> float:
+    """The error of being one standard deviation off in every feature."""
+    return float(reference.error_weights.mean()) if isinstance(reference, ScoreGraph) else 1.0
+
+
 def _score_limit(reference: ScoreGraph, score: Doubles, table: dict[str, Tolerance]) -> Doubles:
     """A weight softmax(-k AssDis) changes by a factor of exp(2 k delta) at most if AssDis changes by delta."""
     config: ScoreConfig = reference.score
-    error, discrepancy = table["error"], table["discrepancy"]
-    if config.mode == "reconstruction":
+    error, discrepancy = _error_tolerance(reference, table), table["discrepancy"]
+    if config.mode in ("reconstruction", "centred"):
         return error.atol + error.rtol * np.abs(score)
-    k = config.temperature * reference.layers_summed if config.mode == "published" else 1.0
     delta = discrepancy.atol + discrepancy.rtol * 2 * -np.log(1e-8)  # AssDis cannot exceed the floor's logarithm
+    if config.mode == "calibrated":  # a logistic weight: the error times 2 at most, exp(delta / std) off
+        _, std = reference.usual_discrepancy
+        return 2 * error.atol + (error.rtol + float(np.expm1(min(delta / std, 50.0)))) * np.abs(score)
+    k = config.temperature * reference.layers_summed if config.mode == "published" else 1.0
     factor = float(np.expm1(min(2 * k * delta, 50.0)))
     return error.atol + (error.rtol + factor) * np.abs(score)
 
@@ -238,12 +255,12 @@ def _compare(case: str, found: Outputs, expected: Outputs, allowed: dict[str, Do
     return figures
 
 
-def _finds_extreme(found: Outputs, expected: Outputs) -> None:
+def _finds_extreme(found: Outputs, expected: Outputs, unit: float) -> None:
     """The largest error of each window is an input of 1e6 and more in the extreme ones: no type may lose it."""
     if "error" not in expected:
         return
     peak, expected_peak = found["error"].max(axis=1), expected["error"].max(axis=1)
-    lost = np.abs(peak - expected_peak) > 0.05 * expected_peak + 1.0
+    lost = np.abs(peak - expected_peak) > 0.05 * expected_peak + unit
     if lost.any():
         i = int(lost.argmax())
         raise ExportError(

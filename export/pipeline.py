@@ -192,6 +192,8 @@ def _make(
     threshold, causal = checkpoint.threshold, checkpoint.causal
     if score.mode != checkpoint.score.mode:
         levels = checkpoint.quantile_levels
+        if score.mode not in checkpoint.quantiles:
+            raise CheckpointError(f"checkpoint: kept no validation scores of mode {score.mode}; train the model again")
         threshold = threshold_from_quantiles(levels, checkpoint.quantiles[score.mode], threshold)
         if causal is not None:
             of_mode = threshold_from_quantiles(levels, causal.quantiles[score.mode], causal.threshold)
@@ -203,7 +205,7 @@ def _make(
             lower_precision(network, DTYPES[config.precision], every_product=config.on_turing)
         if graph == "associations":
             return AssociationsGraph(network, checkpoint.scaler)
-        return ScoreGraph(network, checkpoint.scaler, discrepancy, score, config.outputs)
+        return ScoreGraph(network, checkpoint.scaler, discrepancy, score, checkpoint.normal, config.outputs)
 
     lowered = build(low=True)
     model = trace(lowered, lowered.outputs)
@@ -239,6 +241,8 @@ def _make(
         quantile_levels=checkpoint.quantile_levels,
         quantiles=checkpoint.quantiles,
         causal=causal,
+        normal=checkpoint.normal,
+        selection=checkpoint.train.get("selection"),
         precision=config.precision,
         fp32_ops=fp32_ops,
         batch=None,

@@ -19,7 +19,9 @@ def pytorch_scorers(checkpoint: Checkpoint, threads: int | None) -> Iterator[tup
     if threads is not None:
         torch.set_num_threads(threads)
     discrepancy = replace(checkpoint.discrepancy, head_rule=head_rule(checkpoint.score.mode, checkpoint.discrepancy))
-    graph = ScoreGraph(checkpoint.network(), checkpoint.scaler, discrepancy, checkpoint.score, ["score"]).eval()
+    graph = ScoreGraph(
+        checkpoint.network(), checkpoint.scaler, discrepancy, checkpoint.score, checkpoint.normal, ["score"]
+    ).eval()
     yield "pytorch eager", _scorer(graph)
     yield "pytorch compiled", _scorer(torch.compile(graph, dynamic=True))
 

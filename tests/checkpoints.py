@@ -54,6 +54,7 @@ def checkpoint(
         quantile_levels=list(QUANTILE_LEVELS),
         quantiles=calibration.quantiles,
         causal=calibration.causal,
+        normal=calibration.normal,
         train={},
     )
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from at_infer.config import DiscrepancyConfig, ModelConfig, Scaler, ScoreConfig, Threshold
+from at_infer.config import DiscrepancyConfig, ModelConfig, Normal, Scaler, ScoreConfig, Threshold
 from at_infer.metadata import Metadata
 
 WINDOW, FEATURES = 8, 3
@@ -28,6 +28,12 @@ def metadata(**changes: Any) -> Metadata:
         "quantile_levels": [0.5, 1.0],
         "quantiles": {"paper": [0.1, 0.3]},
         "causal": None,
+        "normal": Normal(
+            error=[0.5] * FEATURES,
+            centred_error=[0.25] * FEATURES,
+            discrepancy={"paper": [20.0, 2.0], "published": [30.0, 3.0]},
+        ),
+        "selection": None,
         "precision": "fp32",
         "fp32_ops": "all",
         "batch": None,

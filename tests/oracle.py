@@ -41,3 +41,18 @@ def association_discrepancy(prior: Array, series: Array, floor: float) -> Array:
 def softmax(x: Array) -> Array:
     e = np.exp(x - x.max())
     return e / e.sum()
+
+
+def centred(difference: Array) -> Array:
+    """One window (N,F) without its mean over the steps up to half a window away."""
+    n = len(difference)
+    result = np.empty_like(difference, dtype=np.float64)
+    for i in range(n):
+        near = [difference[j] for j in range(n) if abs(i - j) <= n // 2]
+        result[i] = difference[i] - np.mean(near, axis=0)
+    return result
+
+
+def calibrated_weight(discrepancy: Array, mean: float, std: float) -> Array:
+    """Twice a logistic curve that falls with AssDis."""
+    return np.array([2 / (1 + math.exp(min((d - mean) / std, 700.0))) for d in discrepancy])

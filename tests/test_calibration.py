@@ -9,17 +9,19 @@ import pytest
 import torch
 
 from at_infer import ScoreOptions, Scorer, StreamScorer
-from at_infer.config import Calibrated, DiscrepancyConfig, ModelConfig, ScoreConfig, TrainConfig
+from at_infer.config import SCORE_MODES, Calibrated, DiscrepancyConfig, ModelConfig, ScoreConfig, TrainConfig
 from at_infer.errors import ConfigError, EngineError
 from at_infer.metadata import Metadata
 from at_infer.threshold import quantile_threshold, quantiles
 from export.pipeline import ExportConfig, export_model
+from tests import oracle
 from tests.checkpoints import SCALER, WINDOW, checkpoint
 from tests.conftest import Answer, MakeData
 from tests.exported import metadata
 from tests.scored import Edit, Score, rows
-from training.calibration import calibrate, causal_rows, most_causal_windows, scores_by_mode, window_parts
+from training.calibration import calibrate, causal_rows, most_causal_windows, usual, window_parts, window_scores
 from training.checkpoint import Checkpoint
+from training.discrepancy import association_discrepancy
 from training.loop import fit
 from training.model import AnomalyTransformer
 
@@ -35,7 +37,7 @@ def test_every_row_is_scored_as_the_last_of_its_window_within_its_series(smooth:
     network = AnomalyTransformer(ModelConfig(features=2, window=6, width=8, heads=2, layers=1, feed_forward=8)).eval()
     values, discrepancy = torch.randn(40, 2), DiscrepancyConfig()
     starts, series_rows = np.array([3, 9, 12, 20, 26, 32]), [15, 18]  # rows 3 to 17 and 20 to 37
-    found = calibrate(
+    calibration = calibrate(
         network,
         values,
         starts,
@@ -43,13 +45,15 @@ def test_every_row_is_scored_as_the_last_of_its_window_within_its_series(smooth:
         discrepancy=discrepancy,
         score=ScoreConfig(smooth=smooth),
         ratio=0.1,
-    ).causal
+    )
+    found, normal = calibration.causal, calibration.normal
     expected: dict[str, list[float]] = {}
     for first, end in ((3, 18), (20, 38)):
         for last in range(first + 5, end):
             ends = [at for at in range(last - smooth + 1, last + 1) if at >= first + 5]
-            parts = window_parts(network, values, torch.tensor(ends) - 5, discrepancy, 32)
-            for mode, scores in scores_by_mode(parts, discrepancy, 50.0, 1).items():
+            parts = window_parts(network, values, torch.tensor(ends) - 5, discrepancy, normal, 32)
+            for mode in SCORE_MODES:
+                scores = window_scores(parts, ScoreConfig(mode=mode), discrepancy, normal, 1)
                 expected.setdefault(mode, []).append(float(scores[:, -1].mean()))
     assert found.threshold.validation_rows == 10 + 13
     for mode, of_rows in expected.items():
@@ -149,3 +153,25 @@ def test_a_trained_model_flags_the_share_of_normal_rows_that_its_threshold_was_m
     assert 0.025 < causal.summary.anomalies / 4_000 < 0.1
     wrong = (causal.score > np.float32(whole.summary.threshold)).mean()
     assert wrong > 2 * causal.summary.anomalies / 4_000  # what the threshold of whole windows would flag
+
+
+def test_what_is_usual_equals_a_computation_window_by_window() -> None:
+    torch.manual_seed(0)
+    network = AnomalyTransformer(ModelConfig(features=2, window=9, width=8, heads=2, layers=2, feed_forward=8)).eval()
+    values, starts = torch.randn(60, 2), torch.tensor([0, 9, 18, 27, 36, 45, 51])
+    found = usual(network, values, starts, DiscrepancyConfig(), 3)
+    squares: dict[str, list[np.ndarray]] = {"error": [], "centred": []}
+    by_rule: dict[str, list[np.ndarray]] = {"paper": [], "published": []}
+    for start in starts.tolist():
+        x = values[start : start + 9]
+        with torch.inference_mode():
+            x_hat, associations = network(x[None])
+        difference = (x_hat[0] - x).double().numpy()
+        squares["error"].append(difference**2)
+        squares["centred"].append(oracle.centred(difference) ** 2)
+        for rule, kept in by_rule.items():
+            kept.append(association_discrepancy(associations, DiscrepancyConfig(head_rule=rule)).numpy())  # type: ignore[arg-type]
+    np.testing.assert_allclose(found.error, np.mean(squares["error"], axis=(0, 1)), rtol=1e-5)
+    np.testing.assert_allclose(found.centred_error, np.mean(squares["centred"], axis=(0, 1)), rtol=1e-5)
+    for rule, kept in by_rule.items():
+        np.testing.assert_allclose(found.discrepancy[rule], [np.mean(kept), np.std(kept)], rtol=1e-5)

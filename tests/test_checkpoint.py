@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from at_infer.config import Calibrated, DiscrepancyConfig, ModelConfig, Scaler, ScoreConfig, Threshold
+from at_infer.config import Calibrated, DiscrepancyConfig, ModelConfig, Normal, Scaler, ScoreConfig, Threshold
 from at_infer.errors import CheckpointError, OutputError
 from at_infer.threshold import QUANTILE_LEVELS
 from training.checkpoint import FORMAT, Checkpoint, read_tensors, write_tensors
@@ -44,6 +44,7 @@ def checkpoint() -> Checkpoint:
             threshold=Threshold(value=0.75, method="ratio", ratio=0.01, validation_rows=51),
             quantiles={"paper": [1.0] * len(QUANTILE_LEVELS)},
         ),
+        normal=Normal(error=[0.5, 0.0], centred_error=[0.1, 0.0], discrepancy={"paper": [20.0, 1.0]}),
         train={"epochs": [{"epoch": 1, "loss": 0.25}], "steps": {"reconstruction": torch.arange(3.0)}, "stride": None},
     )
 

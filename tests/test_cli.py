@@ -20,6 +20,7 @@ import torch
 import typer
 
 from at_infer.cli import app
+from at_infer.config import ScoreConfig
 from tests.conftest import Answer, WriteParquet
 from training import data as data_module
 from training.checkpoint import Checkpoint
@@ -100,6 +101,35 @@ def test_training_ends_with_a_checkpoint_and_says_what_was_learnt(run_cli: Cli, 
     assert f"threshold {checkpoint.threshold.value:.4g}, exceeded by 0.05 of 60 validation rows" in answer.out
     for mode in checkpoint.quantiles:
         assert re.search(rf"^ *{mode}( \*)? +[\d.e-]+", answer.out, re.MULTILINE), mode
+
+
+def test_an_unnamed_score_is_centred_normalised_and_smoothed(run_cli: Cli, train_file: Path, out: Path) -> None:
+    def recorded(*words: object) -> ScoreConfig:
+        assert run_cli("train", train_file, "-o", out / "ckpt.pt", *SHORT, *words, "--overwrite").code == 0
+        return Checkpoint.load(out / "ckpt.pt").score
+
+    assert recorded() == ScoreConfig(mode="centred", smooth=5, normalise_errors=True)
+    assert recorded("--smooth", 1) == ScoreConfig(mode="centred", smooth=1, normalise_errors=True)
+    assert recorded("--score-mode", "paper") == ScoreConfig(mode="paper")
+    named = recorded("--score-mode", "calibrated", "--normalise-errors", "--smooth", 3)
+    assert named == ScoreConfig(mode="calibrated", smooth=3, normalise_errors=True)
+
+
+def test_auto_shows_what_it_chose_from_and_records_it(run_cli: Cli, train_file: Path, out: Path) -> None:
+    words = ["--score-mode", "auto"]
+    answer = run_cli("train", train_file, "-o", out / "ckpt.pt", *SHORT, *words)
+    assert answer.code == 0
+    checkpoint = Checkpoint.load(out / "ckpt.pt")
+    selection = checkpoint.train["selection"]
+    best = selection[0]
+    assert (best["mode"], best["smooth"]) == (checkpoint.score.mode, checkpoint.score.smooth)
+    assert len(selection) == (7 + 4) * 4  # modes, and four of them normalised as well, with four smoothings
+    assert "AUC-PR on anomalies put into the validation part" in answer.out
+    assert f"{best['auc_pr']:.4f} *" in answer.out
+    answer = run_cli("train", train_file, "-o", out / "c.pt", *SHORT, *words, "--smooth", 2, "--log-json")
+    done = json.loads(answer.out.splitlines()[-1])
+    assert {choice["smooth"] for choice in done["selection"]} == {2}
+    assert done["score"] == Checkpoint.load(out / "c.pt").score.to_dict()
 
 
 def test_without_a_terminal_there_is_one_plain_line_per_epoch(run_cli: Cli, train_file: Path, out: Path) -> None:

@@ -99,6 +99,16 @@ def test_writes_both_graphs_and_a_real_engine(run_cli, ckpt, out, data):
     assert sidecar["engine"]["onnx_sha256"]
 
 
+def test_a_mode_that_an_earlier_version_did_not_know_is_refused(run_cli, ckpt, out):
+    content = torch.load(ckpt, weights_only=True)
+    content["quantiles"].pop("centred")
+    torch.save(content, out / "earlier.pt")
+    answer = run_cli("export", out / "earlier.pt", "-o", out, "--engine", "none", "--score-mode", "centred")
+    assert answer.code == 1
+    assert "earlier.pt: kept no validation scores of mode centred; train the model again" in answer.err
+    assert names(out) == {"earlier.pt"}
+
+
 def test_the_same_checkpoint_and_options_give_the_same_file(run_cli, ckpt, tmp_path):
     for name in ("one", "two"):
         TRACED.clear()

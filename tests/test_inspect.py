@@ -41,6 +41,7 @@ def write_checkpoint(path: Path) -> Path:
         quantile_levels=LEVELS,
         quantiles={"reconstruction": LEVELS},
         causal=None,
+        normal=None,
         train={"seed": 7, "steps": {"reconstruction": torch.tensor([0.5, float("nan")])}},
     ).save(path)
     return path

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 import torch
 
-from at_infer.config import DiscrepancyConfig, ModelConfig, ScoreConfig, TrainConfig
+from at_infer.config import SCORE_MODES, DiscrepancyConfig, ModelConfig, ScoreConfig, TrainConfig
 from at_infer.errors import CheckpointError, ConfigError, DataError
 from at_infer.threshold import QUANTILE_LEVELS
 from tests import oracle
@@ -208,6 +208,7 @@ def test_validation_scores_of_every_mode_equal_a_recomputation(
     checkpoint = trained(data, train, score=score, ratio=0.1)
 
     network = checkpoint.network()
+    usual = checkpoint.normal.discrepancy[discrepancy.head_rule]
     scores: dict[str, dict[int, float]] = {mode: {} for mode in checkpoint.quantiles}
     for start in data.validation.starts:
         x = torch.from_numpy(data.validation.values[start : start + 10])
@@ -224,6 +225,8 @@ def test_validation_scores_of_every_mode_equal_a_recomputation(
             "paper": oracle.softmax(-mean_first) * error,
             "published": oracle.softmax(-20.0 * len(chosen) * per_head) * error,
             "reconstruction": error,
+            "centred": (oracle.centred((x_hat[0] - x).double().numpy()) ** 2).mean(-1),
+            "calibrated": oracle.calibrated_weight(recorded, *usual) * error,
             "discrepancy": oracle.softmax(-recorded),
             "addition": oracle.softmax(-recorded) + error,
         }
@@ -232,7 +235,7 @@ def test_validation_scores_of_every_mode_equal_a_recomputation(
                 scores[mode].setdefault(int(start) + step, value)
 
     assert checkpoint.quantile_levels == list(QUANTILE_LEVELS)
-    assert set(scores) == {"paper", "published", "reconstruction", "discrepancy", "addition"}
+    assert set(scores) == set(SCORE_MODES)
     for mode, by_row in scores.items():
         assert sorted(by_row) == list(range(227, 283))
         expected = np.quantile(list(by_row.values()), QUANTILE_LEVELS)

@@ -18,7 +18,7 @@ from tests.checkpoints import checkpoint, raw_windows
 
 
 def graph(source, network=None) -> ScoreGraph:
-    return ScoreGraph(network or source.network(), source.scaler, source.discrepancy, source.score)
+    return ScoreGraph(network or source.network(), source.scaler, source.discrepancy, source.score, source.normal)
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,16 @@ def test_a_faithful_graph_passes_on_every_kind_of_window(traced):
 def test_every_score_mode_passes(mode):
     source = checkpoint(score=ScoreConfig(mode=mode))
     check(trace(graph(source), OUTPUTS), source)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("mode", ["reconstruction", "centred", "calibrated"])
+def test_modes_with_normalised_errors_pass_in_full_and_half_precision(mode, precision):
+    source = checkpoint(score=ScoreConfig(mode=mode, normalise_errors=True))
+    network = source.network()
+    if precision == "fp16":
+        lower_precision(network, torch.float16)
+    check(trace(graph(source, network), OUTPUTS), source, precision=precision)
 
 
 def test_the_associations_graph_passes():

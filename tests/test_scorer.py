@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from at_infer import ScoreOptions, Scorer, open_engine
+from at_infer.criterion import ERROR_FLOOR
 from at_infer.errors import ConfigError, DataError
 from at_infer.threshold import quantile_threshold
 from tests.checkpoints import WINDOW, checkpoint
@@ -57,7 +58,7 @@ def test_options_that_exclude_each_other_are_refused(score: Score) -> None:
             score(rows(60), **given)
 
 
-@pytest.mark.parametrize("mode", ["reconstruction", "paper", "discrepancy", "addition"])
+@pytest.mark.parametrize("mode", ["reconstruction", "centred", "calibrated", "paper", "discrepancy", "addition"])
 @pytest.mark.parametrize("explain", ["none", "all"])
 def test_both_graphs_give_the_same_scores_in_every_mode(score: Score, models: Path, mode: Any, explain: Any) -> None:
     frame = rows(105)
@@ -66,6 +67,41 @@ def test_both_graphs_give_the_same_scores_in_every_mode(score: Score, models: Pa
     assert raw.summary.score_mode == mode
     for name in raw.frame.select(pl.selectors.float()).columns:
         np.testing.assert_allclose(raw.frame[name], fused.frame[name], rtol=1e-4, atol=1e-6)
+
+
+def test_errors_can_be_normalised_when_scoring_and_explain_themselves(score: Score) -> None:
+    frame = rows(105)
+    with pytest.raises(ConfigError, match="belongs to normalise errors False; with another normalise errors pass"):
+        score(frame, normalise_errors=True)
+    for mode in ("reconstruction", "centred"):
+        found = score(frame, mode=mode, normalise_errors=True, threshold=1.0, explain="all")
+        errors = found.frame.select(pl.selectors.starts_with("error_")).to_numpy()
+        np.testing.assert_allclose(found.score, errors.mean(axis=1), rtol=1e-5)
+        usual = checkpoint().normal
+        assert usual is not None
+        plain = score(frame, mode=mode, explain="all").frame.select(pl.selectors.starts_with("error_")).to_numpy()
+        weights = 1 / (np.array(usual.centred_error if mode == "centred" else usual.error) + ERROR_FLOOR)
+        np.testing.assert_allclose(errors, plain * weights, rtol=1e-5)
+    assert score(frame, mode="paper", normalise_errors=True).score.tolist() == score(frame, mode="paper").score.tolist()
+
+
+def test_a_model_of_an_earlier_version_knows_nothing_usual(score: Score, edited: Edit) -> None:
+    frame, earlier = rows(105), edited(normal=None)
+    np.testing.assert_array_equal(score(frame, engine=earlier).score, score(frame).score)
+    centred = score(frame, engine=earlier, mode="centred", threshold=1.0)
+    np.testing.assert_array_equal(centred.score, score(frame, mode="centred").score)
+    for given in ({"mode": "calibrated"}, {"normalise_errors": True}):
+        with pytest.raises(ConfigError, match="of which this model knows nothing; train and export it again"):
+            score(frame, engine=earlier, **given)
+
+
+def test_an_engine_without_reconstruction_cannot_form_another_error(score: Score, edited: Edit) -> None:
+    frame, engine = rows(60), edited(outputs=["score", "error", "discrepancy"])
+    np.testing.assert_allclose(
+        score(frame, engine=engine, mode="calibrated").score, score(frame, mode="calibrated").score
+    )
+    with pytest.raises(ConfigError, match="has only score, error, discrepancy; export it without --outputs"):
+        score(frame, engine=engine, mode="centred")
 
 
 def test_a_mode_of_the_other_head_rule_needs_another_export(score: Score) -> None:

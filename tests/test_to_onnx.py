@@ -21,7 +21,7 @@ from training.checkpoint import Checkpoint
 
 
 def score_graph(source: Checkpoint, outputs=OUTPUTS) -> ScoreGraph:
-    return ScoreGraph(source.network(), source.scaler, source.discrepancy, source.score, outputs)
+    return ScoreGraph(source.network(), source.scaler, source.discrepancy, source.score, source.normal, outputs)
 
 
 def shapes(values) -> dict[str, list[str | int]]:
@@ -101,13 +101,16 @@ def test_the_same_weights_give_the_same_bytes_in_another_process():
 
 
 @pytest.mark.parametrize("mode", SCORE_MODES)
-def test_every_score_mode_equals_its_numpy_twin(mode):
-    source = checkpoint(score=ScoreConfig(mode=mode))
+@pytest.mark.parametrize("normalise", [False, True], ids=["as it is", "normalised"])
+def test_every_score_mode_equals_its_numpy_twin(mode, normalise):
+    source = checkpoint(score=ScoreConfig(mode=mode, normalise_errors=normalise))
     windows = raw_windows(6, source)
     found = run_onnx(trace(score_graph(source), OUTPUTS), windows)
-    known = metadata(model=source.model, scaler=source.scaler, score=source.score)
+    known = metadata(model=source.model, scaler=source.scaler, score=source.score, normal=source.normal)
     twin = score_outputs(windows, {k: found[k] for k in ("error", "discrepancy")}, known)
     np.testing.assert_allclose(found["score"], twin, rtol=1e-4, atol=1e-7)
+    from_reconstruction = score_outputs(windows, {k: found[k] for k in ("reconstruction", "discrepancy")}, known)
+    np.testing.assert_allclose(found["score"], from_reconstruction, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("distance", get_args(Distance))
@@ -130,7 +133,7 @@ def test_lower_precision_is_written_into_the_types_and_spares_the_rest(dtype, ev
     source = checkpoint()
     network = source.network()
     lower_precision(network, dtype, every_product=every_product)
-    model = trace(ScoreGraph(network, source.scaler, source.discrepancy, source.score), OUTPUTS)
+    model = trace(ScoreGraph(network, source.scaler, source.discrepancy, source.score, source.normal), OUTPUTS)
     low = (
         onnx.helper.np_dtype_to_tensor_dtype(np.dtype("float16"))
         if dtype == torch.float16

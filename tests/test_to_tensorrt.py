@@ -11,7 +11,7 @@ import torch
 from onnx import TensorProto, helper
 from torch import nn
 
-from at_infer.config import DiscrepancyConfig, ModelConfig, Scaler, ScoreConfig
+from at_infer.config import DiscrepancyConfig, ModelConfig, Normal, Scaler, ScoreConfig
 from at_infer.engines.gpu import Gpu
 from at_infer.engines.ort import OnnxEngine
 from at_infer.engines.sidecar import load_sidecar, runtime_cache_path, sidecar_path
@@ -33,6 +33,11 @@ CONFIGS = {
     "paper": ModelConfig(features=25, window=100),
 }
 BATCH = BatchProfile(1, 32, 256)
+SCORES = {
+    "fp32": ScoreConfig(mode="paper"),
+    "centred": ScoreConfig(mode="centred", normalise_errors=True),
+    "calibrated": ScoreConfig(mode="calibrated"),
+}
 
 
 class AllHalf(nn.Module):
@@ -74,7 +79,10 @@ def trace_graph(config, precision):
     if precision in ("fp16", "bf16"):
         lower_precision(network, {"fp16": torch.float16, "bf16": torch.bfloat16}[precision])
     scaler = Scaler(mean=[0.5] * config.features, scale=[2.0] * config.features)
-    return trace(ScoreGraph(network, scaler, DiscrepancyConfig(), ScoreConfig(mode="paper")), OUTPUTS)
+    usual = [0.5] * config.features
+    normal = Normal(error=usual, centred_error=usual, discrepancy={"paper": [20.0, 2.0]})
+    score = SCORES.get(precision, SCORES["fp32"])
+    return trace(ScoreGraph(network, scaler, DiscrepancyConfig(), score, normal), OUTPUTS)
 
 
 def shape(size):
@@ -112,6 +120,12 @@ def test_fp32_plans_are_built_for_one_or_several_architectures(tmp_path, onnx_fi
     plan_path, described = build(onnx_file(size), tmp_path, capabilities=capabilities)
     assert plan_path.read_bytes().startswith(b"vtrt")
     assert described.engine["compute_capabilities"] == capabilities
+
+
+@pytest.mark.parametrize("mode", ["centred", "calibrated"])
+def test_modes_that_compare_with_the_validation_part_are_built(tmp_path, onnx_file, mode):
+    plan_path, _ = build(onnx_file("tiny", mode), tmp_path)
+    assert plan_path.read_bytes().startswith(b"vtrt")
 
 
 @pytest.mark.parametrize(("size", "precision"), [("paper", "fp16"), ("tiny", "bf16"), ("paper", "int8")])

@@ -1,6 +1,6 @@
 """After training: what normal scores look like, on the validation part, in every score mode."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, get_args
 
@@ -13,57 +13,110 @@ from at_infer.config import (
     SCORE_MODES,
     Calibrated,
     DiscrepancyConfig,
+    ErrorKind,
     HeadRule,
+    Normal,
     ScoreConfig,
     ScoreMode,
     Threshold,
     head_rule,
 )
-from at_infer.criterion import anomaly_score
+from at_infer.criterion import anomaly_score, error_weights
 from at_infer.threshold import quantiles, ratio_threshold
 from at_infer.windows import MovingMean
 from training.discrepancy import association_discrepancy
+from training.errors import feature_errors
 from training.model import AnomalyTransformer
+
+STD_FLOOR = 1e-6  # of AssDis: a network without layers to disagree has none
 
 
 class Parts(NamedTuple):
     """What every score mode is a function of, one row per window (B,N)."""
 
-    error: NDArray[np.float32]
+    error: dict[ErrorKind, NDArray[np.float32]]
     discrepancy: dict[HeadRule, NDArray[np.float32]]
     """Per head rule."""
 
 
-@torch.inference_mode()
-def window_parts(
+def usual(
     network: AnomalyTransformer, values: Tensor, starts: Tensor, discrepancy: DiscrepancyConfig, batch_size: int
+) -> Normal:
+    """What the network does on windows without anomalies, or nearly so."""
+    plain, centred = (ErrorKind(centred=centred, normalised=False) for centred in (False, True))
+    ones = torch.ones(network.config.features, device=values.device)
+    squares = {kind: torch.zeros_like(ones, dtype=torch.float64) for kind in (plain, centred)}
+    kept: dict[HeadRule, list[Tensor]] = {rule: [] for rule in get_args(HeadRule)}
+    for difference, found in _run(network, values, starts, discrepancy, batch_size):
+        for kind, total in squares.items():
+            total += feature_errors(difference, kind, ones).double().sum((0, 1))
+        for rule, of_batch in found.items():
+            kept[rule].append(of_batch.cpu())
+    points = len(starts) * network.config.window
+    moments = {rule: torch.cat(parts).double() for rule, parts in kept.items()}
+    return Normal(
+        error=(squares[plain] / points).tolist(),
+        centred_error=(squares[centred] / points).tolist(),
+        discrepancy={
+            rule: [d.mean().item(), max(d.std(correction=0).item(), STD_FLOOR)] for rule, d in moments.items()
+        },
+    )
+
+
+def window_parts(
+    network: AnomalyTransformer,
+    values: Tensor,
+    starts: Tensor,
+    discrepancy: DiscrepancyConfig,
+    normal: Normal,
+    batch_size: int,
 ) -> Parts:
     """Run the network over windows and keep error and discrepancy of each point."""
+    kinds = [ErrorKind(centred, normalised) for centred in (False, True) for normalised in (False, True)]
+    weights = {kind: torch.from_numpy(error_weights(normal, kind)).to(values.device) for kind in kinds}
+    error: dict[ErrorKind, list[Tensor]] = {kind: [] for kind in kinds}
+    kept: dict[HeadRule, list[Tensor]] = {rule: [] for rule in get_args(HeadRule)}
+    for difference, found in _run(network, values, starts, discrepancy, batch_size):
+        for kind, of_kind in error.items():
+            of_kind.append(feature_errors(difference, kind, weights[kind]).mean(-1).cpu())
+        for rule, of_batch in found.items():
+            kept[rule].append(of_batch.cpu())
+    return Parts(
+        {kind: torch.cat(parts).numpy() for kind, parts in error.items()},
+        {rule: torch.cat(parts).numpy() for rule, parts in kept.items()},
+    )
+
+
+def _run(
+    network: AnomalyTransformer, values: Tensor, starts: Tensor, discrepancy: DiscrepancyConfig, batch_size: int
+) -> Iterator[tuple[Tensor, dict[HeadRule, Tensor]]]:
+    """Batch by batch, x_hat - x (B,N,F) and AssDis (B,N) by either head rule."""
     steps = torch.arange(network.config.window, device=values.device)
-    error: list[Tensor] = []
-    found: dict[HeadRule, list[Tensor]] = {rule: [] for rule in get_args(HeadRule)}
     for batch in starts.split(batch_size):
-        x = values[batch[:, None] + steps]
-        x_hat, associations = network(x)
-        error.append((x_hat - x).square().mean(-1).cpu())
-        for rule, kept in found.items():
-            kept.append(association_discrepancy(associations, replace(discrepancy, head_rule=rule)).cpu())
-    return Parts(torch.cat(error).numpy(), {rule: torch.cat(kept).numpy() for rule, kept in found.items()})
+        with torch.inference_mode():
+            x = values[batch[:, None] + steps]
+            x_hat, associations = network(x)
+            yield (
+                x_hat - x,
+                {
+                    rule: association_discrepancy(associations, replace(discrepancy, head_rule=rule))
+                    for rule in get_args(HeadRule)
+                },
+            )
 
 
-def scores_by_mode(
-    parts: Parts, discrepancy: DiscrepancyConfig, temperature: float, layers: int
-) -> dict[ScoreMode, NDArray[np.float32]]:
-    """Scores (B,N) of every mode."""
-    return {
-        mode: anomaly_score(
-            parts.error,
-            parts.discrepancy[head_rule(mode, discrepancy)],
-            ScoreConfig(mode=mode, temperature=temperature),
-            layers_summed=1 if discrepancy.layer is not None else layers,
-        )
-        for mode in SCORE_MODES
-    }
+def window_scores(
+    parts: Parts, score: ScoreConfig, discrepancy: DiscrepancyConfig, normal: Normal, layers: int
+) -> NDArray[np.float32]:
+    """Scores (B,N), formed as `score` says."""
+    rule = head_rule(score.mode, discrepancy)
+    return anomaly_score(
+        parts.error[score.error_kind],
+        parts.discrepancy[rule],
+        score,
+        layers_summed=1 if discrepancy.layer is not None else layers,
+        usual_discrepancy=normal.discrepancy[rule],
+    )
 
 
 def one_per_row(scores: NDArray[np.float32], starts: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -102,6 +155,13 @@ class CausalRows(NamedTuple):
         return means.astype(np.float32)
 
 
+def first_rows(starts: NDArray[np.int64], series_rows: Sequence[int], window: int) -> NDArray[np.int64]:
+    """Where each series begins, of which `starts` are windows that do not overlap but for the last."""
+    counts = -(-np.asarray(series_rows) // window)
+    first: NDArray[np.int64] = starts[np.cumsum(counts) - counts]
+    return first
+
+
 def causal_rows(
     starts: NDArray[np.int64], series_rows: Sequence[int], window: int, *, smooth: int, most_windows: int
 ) -> CausalRows:
@@ -109,8 +169,7 @@ def causal_rows(
 
     At random, because a fixed step would see the same phase of a periodic series again and again.
     """
-    counts = -(-np.asarray(series_rows) // window)
-    first_starts = starts[np.cumsum(counts) - counts]
+    first_starts = first_rows(starts, series_rows, window)
     spans = [np.arange(first, first + rows - window + 1) for first, rows in zip(first_starts, series_rows, strict=True)]
     lowest = np.repeat(first_starts, [len(span) for span in spans])
     rows = np.concatenate(spans)
@@ -138,6 +197,7 @@ class Calibration(NamedTuple):
     """Per mode, at QUANTILE_LEVELS."""
     causal: Calibrated
     """The same for rows that are each the last of their window, with causal smoothing."""
+    normal: Normal
 
 
 def calibrate(
@@ -149,6 +209,7 @@ def calibrate(
     discrepancy: DiscrepancyConfig,
     score: ScoreConfig,
     ratio: float,
+    normal: Normal | None = None,
     batch_size: int = 32,
     most_causal_windows: int = 2_000,
 ) -> Calibration:
@@ -157,10 +218,15 @@ def calibrate(
     `series_rows` are the rows of each series that the windows cover: smoothing stops at their borders. Then the same
     for rows that are each the last of their window, which reconstruction finds harder: at most `most_causal_windows`.
     """
+    places = torch.from_numpy(starts).to(values.device)
+    usually = normal or usual(network, values, places, discrepancy, batch_size)
 
     def score_windows(of: NDArray[np.int64]) -> dict[ScoreMode, NDArray[np.float32]]:
-        parts = window_parts(network, values, torch.from_numpy(of).to(values.device), discrepancy, batch_size)
-        return scores_by_mode(parts, discrepancy, score.temperature, network.config.layers)
+        parts = window_parts(network, values, torch.from_numpy(of).to(values.device), discrepancy, usually, batch_size)
+        return {
+            mode: window_scores(parts, replace(score, mode=mode), discrepancy, usually, network.config.layers)
+            for mode in SCORE_MODES
+        }
 
     of_rows = {
         mode: smoothed(one_per_row(of_windows, starts), series_rows, score.smooth)
@@ -171,7 +237,7 @@ def calibrate(
         starts, series_rows, network.config.window, smooth=score.smooth, most_windows=most_causal_windows
     )
     causal = _record({mode: rows.mean(s[:, -1]) for mode, s in score_windows(rows.starts).items()}, score.mode, ratio)
-    return Calibration(whole.threshold, whole.quantiles, causal)
+    return Calibration(whole.threshold, whole.quantiles, causal, usually)
 
 
 def _record(scores: dict[ScoreMode, NDArray[np.float32]], mode: ScoreMode, ratio: float) -> Calibrated:

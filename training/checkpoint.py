@@ -9,7 +9,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from at_infer.config import Calibrated, DiscrepancyConfig, Fill, ModelConfig, Scaler, ScoreConfig, Threshold
+from at_infer.config import Calibrated, DiscrepancyConfig, Fill, ModelConfig, Normal, Scaler, ScoreConfig, Threshold
 from at_infer.errors import AtInferError, CheckpointError
 from at_infer.output import atomic_path
 from training.model import AnomalyTransformer
@@ -37,6 +37,8 @@ class Checkpoint:
     """Per score mode, quantiles of the validation scores at `quantile_levels`."""
     causal: Calibrated | None
     """The same for rows that are each the last of their window; None in checkpoints of earlier versions."""
+    normal: Normal | None
+    """What is usual on the validation part, for modes that compare with it; None in checkpoints of earlier versions."""
     train: dict[str, Any]
     """TrainConfig, data, versions, and the history per step and per epoch."""
 
@@ -65,6 +67,7 @@ class Checkpoint:
                 "quantile_levels": self.quantile_levels,
                 "quantiles": self.quantiles,
                 "causal": None if self.causal is None else self.causal.to_dict(),
+                "normal": None if self.normal is None else self.normal.to_dict(),
                 "train": self.train,
             },
         )
@@ -97,6 +100,7 @@ class Checkpoint:
                 quantile_levels=content["quantile_levels"],
                 quantiles=content["quantiles"],
                 causal=None if content.get("causal") is None else Calibrated.from_dict(content["causal"]),
+                normal=None if content.get("normal") is None else Normal.from_dict(content["normal"]),
                 train=content["train"],
             )
             checkpoint._check()
@@ -115,6 +119,10 @@ class Checkpoint:
             raise CheckpointError(f"fill: {self.fill!r} is not one of {', '.join(get_args(Fill))}")
         if not len(self.columns) == len(self.scaler.mean) == len(self.scaler.scale) == self.model.features:
             raise CheckpointError(f"columns and scaler are not those of {self.model.features} features")
+        if self.normal is not None and not (
+            len(self.normal.error) == len(self.normal.centred_error) == self.model.features
+        ):
+            raise CheckpointError(f"usual errors are not those of {self.model.features} features")
 
 
 def write_tensors(path: Path, content: dict[str, Any]) -> None:

@@ -12,17 +12,18 @@ import torch
 from torch import Tensor
 
 from at_infer import __version__
-from at_infer.config import Fill, ModelConfig, ScoreConfig, TrainConfig
+from at_infer.config import Fill, ModelConfig, Normal, ScoreConfig, TrainConfig
 from at_infer.errors import CheckpointError, ConfigError, DataError
 from at_infer.interrupt import Interrupt
 from at_infer.threshold import QUANTILE_LEVELS
-from training.calibration import calibrate, most_causal_windows
+from training.calibration import calibrate, first_rows, most_causal_windows, usual
 from training.checkpoint import Checkpoint, read_tensors, write_tensors
 from training.data import TrainingData, Windows
 from training.device import check_device
 from training.model import AnomalyTransformer
 from training.objective import Objective, objective
 from training.scales import learned_scales
+from training.selection import AutoScore, rate
 
 SAVE_EVERY_S = 60.0  # a killed run loses at most this much work
 
@@ -64,7 +65,7 @@ def fit(
     data: TrainingData,
     model_config: ModelConfig,
     train_config: TrainConfig,
-    score_config: ScoreConfig,
+    score_config: ScoreConfig | AutoScore,
     *,
     ratio: float = 0.01,
     fill: Fill = "error",
@@ -311,11 +312,22 @@ class _Run:
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):
             raise CheckpointError(f"{path}: is damaged or of another version; delete it and start again") from None
 
-    def finish(self, score: ScoreConfig, ratio: float, fill: Fill) -> Checkpoint:
-        """Best weights, validation scores of every mode, threshold."""
+    def finish(self, score: ScoreConfig | AutoScore, ratio: float, fill: Fill) -> Checkpoint:
+        """Best weights, what is usual for them, the score if it is to be chosen, and its threshold."""
         self.network.load_state_dict(self.best)
         self.network.eval()
         starts = self.data.validation.starts
+        normal = usual(
+            self.network,
+            self.validation_values,
+            self.validation_starts,
+            self.config.discrepancy,
+            self.config.batch_size,
+        )
+        selection = None
+        if isinstance(score, AutoScore):
+            selection = self._rate(score, normal)
+            score = score.chosen(selection)
         calibration = calibrate(
             self.network,
             self.validation_values,
@@ -324,6 +336,7 @@ class _Run:
             discrepancy=self.config.discrepancy,
             score=score,
             ratio=ratio,
+            normal=normal,
             batch_size=self.config.batch_size,
             most_causal_windows=most_causal_windows(self.state.step * self.config.batch_size),
         )
@@ -342,6 +355,7 @@ class _Run:
             quantile_levels=list(QUANTILE_LEVELS),
             quantiles=calibration.quantiles,
             causal=calibration.causal,
+            normal=calibration.normal,
             train={
                 "config": self.config.to_dict(),
                 "seed": self.config.seed,
@@ -354,10 +368,25 @@ class _Run:
                     self.network, self.validation_values, self.validation_starts, self.config.batch_size
                 ),
                 "data_sha256": self.data_sha256,
+                "selection": selection,
                 "device": str(self.device),
                 "at_infer": __version__,
                 "torch": str(torch.__version__),
             },
+        )
+
+    def _rate(self, score: AutoScore, normal: Normal) -> list[dict[str, Any]]:
+        part, window = self.data.validation, self.network.config.window
+        firsts = first_rows(part.starts, part.series_rows, window).tolist()
+        return rate(
+            score.candidates(),
+            self.network,
+            [part.values[first : first + rows] for first, rows in zip(firsts, part.series_rows, strict=True)],
+            discrepancy=self.config.discrepancy,
+            normal=normal,
+            seed=self.config.seed,
+            device=self.device,
+            batch_size=self.config.batch_size,
         )
 
 

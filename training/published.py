@@ -96,6 +96,7 @@ def published_checkpoint(
         quantile_levels=list(QUANTILE_LEVELS),
         quantiles=calibration.quantiles,
         causal=calibration.causal,
+        normal=calibration.normal,
         train={"published": True},
     )
 

@@ -83,6 +83,14 @@ def score(
         int | None,
         typer.Option(help="Moving mean of the score over so many rows. Default: the model's.", rich_help_panel=SCORE),
     ] = None,
+    normalise_errors: Annotated[
+        bool | None,
+        typer.Option(
+            "--normalise-errors/--no-normalise-errors",
+            help="Divide each feature's error by its mean on the validation part. Default: the model's.",
+            rich_help_panel=SCORE,
+        ),
+    ] = None,
     explain: Annotated[
         Literal["none", "top", "all"],
         typer.Option(help="top: the feature with the largest error; all: every error.", rich_help_panel=SCORE),
@@ -145,6 +153,7 @@ def score(
         mode=score_mode,
         temperature=temperature,
         smooth=smooth,
+        normalise_errors=normalise_errors,
         threshold=_number_or_auto(threshold),
         ratio=ratio,
         stride=stride,

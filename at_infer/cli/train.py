@@ -19,6 +19,7 @@ from at_infer.config import (
     ScoreMode,
     Strategy,
     TrainConfig,
+    default_score,
 )
 from at_infer.errors import ConfigError, MissingExtraError
 from at_infer.output import check_writable
@@ -107,14 +108,32 @@ def train(
     ] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same weights.", rich_help_panel=TRAINING)] = DEFAULT.seed,
     score_mode: Annotated[
-        ScoreMode, typer.Option(help="Score to record; see docs/method.md.", rich_help_panel=SCORE)
-    ] = "reconstruction",
+        Literal[ScoreMode, "auto"] | None,
+        typer.Option(
+            help="Score to record; see docs/method.md. auto: the one that best finds anomalies put into a copy of the "
+            "validation part.",
+            show_default="centred, with --normalise-errors and --smooth of half a window",
+            rich_help_panel=SCORE,
+        ),
+    ] = None,
     temperature: Annotated[
         float, typer.Option(help="Of mode published.", rich_help_panel=SCORE)
     ] = ScoreConfig().temperature,
     smooth: Annotated[
-        int, typer.Option(help="Moving mean of the score over so many rows.", rich_help_panel=SCORE)
-    ] = ScoreConfig().smooth,
+        int | None,
+        typer.Option(
+            help="Moving mean of the score over so many rows.", show_default="1 for a named mode", rich_help_panel=SCORE
+        ),
+    ] = None,
+    normalise_errors: Annotated[
+        bool | None,
+        typer.Option(
+            "--normalise-errors/--no-normalise-errors",
+            help="Divide each feature's error by its mean on the validation part; not in modes paper and published.",
+            show_default="not for a named mode",
+            rich_help_panel=SCORE,
+        ),
+    ] = None,
     ratio: Annotated[
         float, typer.Option(help="Threshold: share of validation rows above it.", rich_help_panel=SCORE)
     ] = 0.01,
@@ -166,7 +185,14 @@ def train(
         precision=precision,
         compile=compile_,
     )
-    score_config = ScoreConfig(mode=score_mode, temperature=temperature, smooth=smooth)
+    usual = default_score(window) if score_mode is None else ScoreConfig()
+    score_config = replace(
+        usual,
+        mode=usual.mode if score_mode is None or score_mode == "auto" else score_mode,
+        temperature=temperature,
+        smooth=usual.smooth if smooth is None else smooth,
+        normalise_errors=usual.normalise_errors if normalise_errors is None else normalise_errors,
+    )
     if not 0 <= ratio < 1:
         raise ConfigError(f"ratio: {ratio:g} is not a share in [0, 1); 0.01 means one percent")
 
@@ -179,6 +205,7 @@ def train(
     from training.data import DataConfig, load
     from training.device import check_device, flush_denormals
     from training.loop import fit
+    from training.selection import AutoScore
 
     flush_denormals()
     if threads is not None:
@@ -209,7 +236,9 @@ def train(
                 rows,
                 model_config,
                 train_config,
-                score_config,
+                AutoScore(temperature=temperature, smooth=smooth, normalise_errors=normalise_errors)
+                if score_mode == "auto"
+                else score_config,
                 ratio=ratio,
                 fill=fill,
                 device=where,

@@ -102,8 +102,14 @@ class _TextLog:
             mark = " *" if mode == checkpoint.score.mode else ""
             table.add_row(mode + mark, *(f"{value:.4g}" for value in row.values()))
         out = Console(file=sys.stdout, highlight=False, emoji=False, soft_wrap=True)
+        if checkpoint.train["selection"]:
+            out.print(_selection_table(checkpoint.train["selection"]))
         out.print(table)
-        threshold = checkpoint.threshold
+        threshold, score = checkpoint.threshold, checkpoint.score
+        if score.error_kind.normalised:
+            out.print("  errors of each feature are divided by their mean on the validation part", markup=False)
+        if score.smooth > 1:
+            out.print(f"  scores are means over {score.smooth} rows", markup=False)
         out.print(
             f"* recorded mode; threshold {threshold.value:.4g}, exceeded by {threshold.ratio:.3g} of "
             f"{threshold.validation_rows} validation rows",
@@ -117,6 +123,23 @@ class _TextLog:
                 markup=False,
             )
         out.print(f"{path}: best epoch {summary['best_epoch']} of {summary['epochs']}", markup=False)
+
+
+def _selection_table(selection: list[dict[str, Any]]) -> Table:
+    """AUC-PR of every score that was up for choice, the best one marked."""
+    smoothings = sorted({choice["smooth"] for choice in selection})
+    modes = sorted({(choice["mode"], choice["normalise_errors"]) for choice in selection})
+    found = {(choice["mode"], choice["normalise_errors"], choice["smooth"]): choice["auc_pr"] for choice in selection}
+    best = selection[0]["mode"], selection[0]["normalise_errors"], selection[0]["smooth"]
+    table = Table(title="AUC-PR on anomalies put into the validation part", title_justify="left", box=None)
+    table.add_column("mode")
+    for smooth in smoothings:
+        table.add_column(f"smooth {smooth}", justify="right")
+    for mode, normalised in modes:
+        cells = [(mode, normalised, smooth) for smooth in smoothings]
+        name = f"{mode}{', normalised' if normalised else ''}"
+        table.add_row(name, *(f"{found[cell]:.4f}{' *' if cell == best else '  '}" for cell in cells))
+    return table
 
 
 class _JsonLog:
@@ -157,6 +180,8 @@ def _summary(checkpoint: "Checkpoint") -> dict[str, Any]:
             mode: {name: values[i] for name, i in index.items()} for mode, values in checkpoint.quantiles.items()
         },
         "score_mode": checkpoint.score.mode,
+        "score": checkpoint.score.to_dict(),
+        "selection": checkpoint.train["selection"],
         "threshold": checkpoint.threshold.value,
         "causal_threshold": None if checkpoint.causal is None else checkpoint.causal.threshold.value,
         "ratio": checkpoint.threshold.ratio,

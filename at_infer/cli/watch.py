@@ -79,6 +79,14 @@ def watch(
         int | None,
         typer.Option(help="Mean of the score over the last rows. Default: the model's.", rich_help_panel=SCORE),
     ] = None,
+    normalise_errors: Annotated[
+        bool | None,
+        typer.Option(
+            "--normalise-errors/--no-normalise-errors",
+            help="Divide each feature's error by its mean on the validation part. Default: the model's.",
+            rich_help_panel=SCORE,
+        ),
+    ] = None,
     every: Annotated[
         int, typer.Option(help="Score each so-many-th row of a series only.", metavar="K", rich_help_panel=SCORE)
     ] = 1,
@@ -138,6 +146,7 @@ def watch(
             mode=score_mode,
             temperature=temperature,
             smooth=smooth,
+            normalise_errors=normalise_errors,
             threshold=_number_or_auto(threshold),
             ratio=ratio,
             align="last",
