@@ -2,20 +2,25 @@
 
 import math
 import os
+import re
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.engines import Provider, open_engine
+from at_infer.engines import PLAN_SUFFIXES, Engine, Provider, open_engine
 from at_infer.errors import AtInferError, ConfigError
 from at_infer.metadata import Metadata
 
+if TYPE_CHECKING:
+    from at_infer.engines.trt import PlanEngine
+
 Floats = NDArray[np.float32]
-Score = Callable[[Floats], Floats]
 
 STEADY = 0.025  # a coefficient of variation above this makes a figure doubtful, as in trtexec
 FEWEST_RUNS = 10
@@ -28,9 +33,12 @@ class Contestant:
     name: str
     runs_on: str
     """Runtime, version and device."""
-    score: Score
+    run: Callable[[Floats], Floats | None]
+    """Windows (B,N,F) -> scores (B,N); None from those that leave their answers on the GPU."""
     memory_mb: float
     """Resident memory that opening it and a first run added."""
+    answers: bool = True
+    on_gpu: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +51,8 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One contestant at one batch size; times are of a whole batch, from host memory to host memory."""
+    """One contestant at one batch size; times are of a whole batch, from host memory to host memory if nothing else is
+    said in the name."""
 
     name: str
     batch: int
@@ -83,45 +92,78 @@ def open_contestants(
     found: list[Contestant] = []
     absent: list[Absent] = []
     first: Metadata | None = None
+    alike = {name for name, count in Counter(path.name for path in paths).items() if count > 1}
     for path in paths:
-        before = resident_mb()
+        title = str(path) if path.name in alike else path.name
         try:
-            engine = open_engine(path, provider=provider, threads=threads)
-            if engine.metadata is None:
-                raise ConfigError(f"{path}: lacks {'; '.join(engine.missing)}")
+            opened = list(_open(path, provider, threads))
         except AtInferError as error:
-            absent.append(Absent(str(path), str(error)))
+            absent.append(Absent(title, str(error)))
             continue
-        model = engine.metadata.model
-        if first is None:
-            first = engine.metadata
-        elif (model.window, engine.metadata.columns) != (first.model.window, first.columns):
-            raise ConfigError(f"{path}: takes other windows than {paths[0]}; compare engines of one model")
-        engine.score(np.zeros((1, model.window, model.features), np.float32))
-        grown = resident_mb() - before
-        found.append(Contestant(f"{path.name} {engine.metadata.precision}", engine.describe(), engine.score, grown))
+        for engine, metadata, remark, memory_mb in opened:
+            first = first or metadata
+            if (metadata.model.window, metadata.columns) != (first.model.window, first.columns):
+                raise ConfigError(f"{path}: takes other windows than {paths[0]}; compare engines of one model")
+            found += _contestants(engine, f"{title} {metadata.precision}{remark}", memory_mb)
     return found, absent, first
 
 
+def _open(path: Path, provider: Provider, threads: int | None) -> Iterator[tuple[Engine, Metadata, str, float]]:
+    """Engine, metadata, a remark and the memory it took, after a first run; a plan with and without a CUDA graph."""
+    openers: dict[str, Callable[[], Engine]] = {"": lambda: open_engine(path, provider=provider, threads=threads)}
+    if path.suffix in PLAN_SUFFIXES:
+        from at_infer.engines.trt import PlanEngine
+
+        openers[", no CUDA graph"] = lambda: PlanEngine(path, cuda_graph=False)
+    for remark, opener in openers.items():
+        before = resident_mb()
+        engine = opener()
+        if engine.metadata is None:
+            raise ConfigError(f"{path}: lacks {'; '.join(engine.missing)}")
+        model = engine.metadata.model
+        engine.score(np.zeros((1, model.window, model.features), np.float32))
+        yield engine, engine.metadata, remark, resident_mb() - before
+
+
+def _contestants(engine: Engine, name: str, memory_mb: float) -> Iterator[Contestant]:
+    """The engine as it scores; a plan also without transfers, on windows that already lie on the GPU."""
+    on_gpu = engine.path.suffix in PLAN_SUFFIXES
+    yield Contestant(name, engine.describe(), engine.score, memory_mb, on_gpu=on_gpu)
+    if on_gpu:
+        plan = cast("PlanEngine", engine)
+
+        def compute(windows: Floats) -> None:
+            plan.compute(len(windows))
+
+        yield Contestant(f"{name}, no transfers", engine.describe(), compute, 0.0, answers=False, on_gpu=True)
+
+
 def measure(
-    contestants: Sequence[Contestant], windows: Floats, batches: Sequence[int], *, seconds: float
+    contestants: Sequence[Contestant],
+    windows: Floats,
+    batches: Sequence[int],
+    *,
+    seconds: float,
+    observe: Callable[[int], None] = lambda _batch: None,
 ) -> list[Figures]:
     """Time every contestant at every batch size; they take turns, so that a busy machine is busy for all.
 
     `windows` holds as many as the largest batch. Each contestant gets about `seconds` per batch size, warm-up apart.
+    `observe` hears of every batch size before it is measured.
     """
     found = []
     for batch in batches:
+        observe(batch)
         part = np.ascontiguousarray(windows[:batch])
         times: dict[str, list[float]] = {contestant.name: [] for contestant in contestants}
-        for contestant in contestants:
+        for contestant in contestants:  # those without transfers come after the one that leaves windows on the GPU
             for _ in range(3):
-                contestant.score(part)
+                contestant.run(part)
         deadline = time.perf_counter() + seconds * len(contestants)
         while time.perf_counter() < deadline or min(map(len, times.values())) < FEWEST_RUNS:
             for contestant in contestants:
                 begin = time.perf_counter()
-                contestant.score(part)
+                contestant.run(part)
                 times[contestant.name].append(time.perf_counter() - begin)
         found += [figures(name, batch, windows.shape[1], taken) for name, taken in times.items()]
     return found
@@ -150,19 +192,32 @@ def figures(name: str, batch: int, window: int, seconds: Sequence[float]) -> Fig
 
 
 def compare(contestants: Sequence[Contestant], windows: Floats, threshold: float, batch: int) -> list[Agreement]:
-    """Scores of all contestants on the same windows, against those of the first."""
+    """Scores of all contestants that answer, on the same windows, against those of the first."""
 
     def scores(contestant: Contestant) -> Floats:
         parts = np.array_split(windows, max(1, math.ceil(len(windows) / batch)))
-        return np.concatenate([contestant.score(np.ascontiguousarray(part)) for part in parts])
+        answers = [contestant.run(np.ascontiguousarray(part)) for part in parts]
+        return np.concatenate([answer for answer in answers if answer is not None])
 
     expected = scores(contestants[0])
     found = []
     for contestant in contestants:
+        if not contestant.answers:
+            continue
         answer = scores(contestant)
         changed = float(((answer > threshold) != (expected > threshold)).mean())
         found.append(Agreement(contestant.name, float(np.abs(answer - expected).max()), changed))
     return found
+
+
+def peak_mb() -> float:
+    """Largest resident memory of this process so far; NaN where the system does not tell."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return math.nan
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    return int(found[1]) / 1e3 if found else math.nan
 
 
 def resident_mb() -> float:
@@ -172,41 +227,3 @@ def resident_mb() -> float:
     except OSError:
         return math.nan
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
-def plot(found: Sequence[Figures], path: Path) -> None:
-    """Median latency per window over the batch size, as an SVG file."""
-    names = list(dict.fromkeys(entry.name for entry in found))
-    batches = sorted({entry.batch for entry in found})
-    per_window = {(entry.name, entry.batch): entry.median_ms / entry.batch for entry in found}
-    width, height, left, bottom = 720, 400, 70, 60
-    top_ms = 1.1 * max(per_window.values())
-
-    def x(batch: int) -> float:
-        span = math.log2(batches[-1] / batches[0]) or 1.0
-        return left + (width - left - 220) * math.log2(batch / batches[0]) / span
-
-    def y(ms: float) -> float:
-        return height - bottom - (height - bottom - 20) * ms / top_ms
-
-    colours = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b")
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
-        f'font-size="12"><rect width="{width}" height="{height}" fill="white"/>',
-        f'<path d="M{left} 20V{height - bottom}H{width - 220}" fill="none" stroke="#888"/>',
-        f'<text x="{left}" y="{height - 12}">batch size; median milliseconds per window</text>',
-    ]
-    parts += [f'<text x="{x(b):.0f}" y="{height - bottom + 18}" text-anchor="middle">{b}</text>' for b in batches]
-    for i in range(5):
-        ms = top_ms * i / 4
-        parts.append(f'<text x="{left - 8}" y="{y(ms):.0f}" text-anchor="end">{ms:.3g}</text>')
-    for i, name in enumerate(names):
-        colour = colours[i % len(colours)]
-        points = " ".join(f"{x(b):.1f},{y(per_window[name, b]):.1f}" for b in batches if (name, b) in per_window)
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(f'<text x="{width - 210}" y="{40 + 18 * i}" fill="{colour}">{_escaped(name)}</text>')
-    path.write_text("\n".join([*parts, "</svg>"]), encoding="utf-8")
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

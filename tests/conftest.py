@@ -4,6 +4,7 @@ import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,10 @@ import torch
 
 from at_infer import ScoreOptions, score_file
 from at_infer.cli import app
+from at_infer.engines import trt
+from at_infer.engines.gpu import Gpu
 from tests.checkpoints import FEATURES, WINDOW, checkpoint
+from tests.fake_gpu import VERSION, FakeDevice, FakeEngine, fake_tensorrt
 from tests.scored import Edit, Score, Scored, variant
 from training.data import DataConfig, TrainingData, load
 
@@ -137,3 +141,16 @@ def run_cli(capfd: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Answer]
     yield run
     torch.set_flush_denormal(False)
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(params=["tensorrt", "rtx"])
+def machine(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> SimpleNamespace:
+    """A fake GPU with a fake TensorRT of either flavour."""
+    device = FakeDevice()
+    engine = FakeEngine(device)
+    module = fake_tensorrt(engine, VERSION, rtx=request.param == "rtx")
+    made = SimpleNamespace(device=device, engine=engine, flavour=request.param, modules={request.param: module})
+    monkeypatch.setattr(trt, "find_gpu", lambda _: Gpu("GeForce", 89, "12.8"))
+    monkeypatch.setattr(trt, "load_flavour", lambda name: made.modules.get(name))
+    monkeypatch.setattr(trt, "CudaDevice", lambda: device)
+    return made

@@ -1,17 +1,23 @@
 """A GPU and a TensorRT made of numpy: queued work runs only when someone waits for its stream, as on a real device."""
 
+import hashlib
+import json
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 
 from at_infer.engines.lanes import Tensor
+from at_infer.engines.sidecar import seal, sidecar_path
 from at_infer.errors import EngineError
+from tests.exported import metadata
 
 STEPS, FEATURES = 4, 3
 WINDOW = Tensor("window", (STEPS, FEATURES), np.dtype(np.float32))
 ERROR = Tensor("error", (STEPS,), np.dtype(np.float32))
 DOUBLED = Tensor("doubled", (STEPS, FEATURES), np.dtype(np.float16))
 OUTPUTS = [ERROR, DOUBLED]
+VERSION = "1.2.3"
+TAGS = {"tensorrt": b"ftrt", "rtx": b"vtrt"}
 
 
 def expected(windows):
@@ -106,8 +112,10 @@ class FakeContext:
             memory = self.device.memory
             windows = np.frombuffer(memory[self.addresses["window"]], np.float32).reshape(self.shape)
             assert np.isfinite(windows).all(), "padding that a model might not bear"
-            answers = {"error": windows.mean(-1), "doubled": (2 * windows).astype(np.float16)}
-            for name, answer in answers.items():
+            # by place, so that a test may give the outputs other names
+            answers = [windows.mean(-1), (2 * windows).astype(np.float16)]
+            names = [name for name in self.addresses if name != "window"]
+            for name, answer in zip(names, answers, strict=True):
                 memory[self.addresses[name]][:] = answer.tobytes()
 
         self.device.queue(stream_handle, compute)
@@ -179,7 +187,7 @@ class FakeLogger:
     pass
 
 
-def fake_tensorrt(engine, version="1.2.3", *, rtx=False):
+def fake_tensorrt(engine, version=VERSION, *, rtx=False):
     """A module with what `trt.py` uses."""
 
     class Runtime:
@@ -202,3 +210,22 @@ def fake_tensorrt(engine, version="1.2.3", *, rtx=False):
         module.CudaGraphStrategy = SimpleNamespace(WHOLE_GRAPH_CAPTURE="whole graph")
         module.DynamicShapesKernelSpecializationStrategy = SimpleNamespace(EAGER="eager")
     return module
+
+
+def write_plan(folder, flavour="rtx", *, sidecar=True, metadata_changes=None, **facts):
+    path = folder / "model.trt"
+    plan = TAGS[flavour] + bytes(60)
+    path.write_bytes(plan)
+    known = {
+        "flavour": flavour,
+        "version": VERSION,
+        "compute_capabilities": [86, 89],
+        "plan_sha256": hashlib.sha256(plan).hexdigest(),
+        "onnx_sha256": "0" * 64,
+        "inputs": [],
+        "outputs": [],
+    }
+    if sidecar:
+        sealed = seal(metadata(batch=[1, 4, 8], engine=known | facts, **(metadata_changes or {})))
+        sidecar_path(path).write_text(json.dumps(sealed.to_dict()))
+    return path

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from at_infer.engines.batching import BatchProfile, Piece, cut
-from at_infer.engines.lanes import Lane, Slot, Tensor, run_lanes
+from at_infer.engines.lanes import Lane, Slot, Tensor, compute_lanes, run_lanes
 from at_infer.errors import ConfigError, EngineError
 from tests.fake_gpu import ERROR, FEATURES, OUTPUTS, STEPS, WINDOW, FakeContext, FakeDevice, expected
 
@@ -142,3 +142,24 @@ def test_after_an_interruption_nothing_is_left_in_flight_and_the_next_run_is_rig
     assert not any(device.queues.values())
     device.wait = wait
     assert_same(run_lanes(lanes, windows, profile, OUTPUTS), windows)
+
+
+def test_computing_without_copies_repeats_the_last_batches_on_the_device():
+    device = FakeDevice()
+    lanes, profile, windows = make_lanes(device), BatchProfile(1, 4, 8), make_windows(29)
+    run_lanes(lanes, windows, profile, OUTPUTS)
+    graphs, pinned = len(device.graphs), list(device.pinned_shapes)
+    for memory in [memory for memory in device.memory.values() if len(memory) == ERROR.nbytes(8)]:
+        memory[:] = bytes(len(memory))
+    compute_lanes(lanes, 29, profile)
+    assert device.pinned_shapes == pinned
+    answers = [np.frombuffer(memory, np.float32) for memory in device.memory.values() if len(memory) == ERROR.nbytes(8)]
+    found = {round(float(answer[0]), 5) for answer in answers}
+    assert found == {round(float(windows[start].mean(-1)[0]), 5) for start in (8, 16)}  # the last of each lane
+    compute_lanes(lanes, 29, profile)
+    assert len(device.graphs) == 2 * graphs  # one more for every batch size of every lane
+
+
+def test_computing_before_anything_ran_is_refused():
+    with pytest.raises(EngineError, match="no batch of 8 has run yet"):
+        compute_lanes(make_lanes(FakeDevice()), 8, BatchProfile(1, 4, 8))

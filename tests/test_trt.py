@@ -1,7 +1,5 @@
 """Opening and running plans: every check that comes before a GPU is needed, and the rest on a fake one."""
 
-import hashlib
-import json
 import sys
 from types import SimpleNamespace
 
@@ -10,16 +8,12 @@ import pytest
 
 from at_infer.engines import gpu, open_engine, trt, trt_modules
 from at_infer.engines.gpu import CudaDevice, Gpu, explain_absence, find_gpu
-from at_infer.engines.sidecar import runtime_cache_path, seal, sidecar_path
+from at_infer.engines.sidecar import runtime_cache_path
 from at_infer.engines.trt import PlanEngine
 from at_infer.engines.trt_modules import complaints, load_flavour, recorded, shared_logger
 from at_infer.errors import EngineError, MissingExtraError
 from tests import fake_gpu
-from tests.exported import metadata
-from tests.fake_gpu import FEATURES, STEPS, FakeDevice, FakeEngine, expected, fake_tensorrt
-
-VERSION = "1.2.3"
-TAGS = {"tensorrt": b"ftrt", "rtx": b"vtrt"}
+from tests.fake_gpu import FEATURES, STEPS, VERSION, FakeEngine, expected, fake_tensorrt, write_plan
 
 
 def has_driver():
@@ -35,40 +29,8 @@ no_driver = pytest.mark.skipif(
 )
 
 
-def write_plan(folder, flavour="rtx", *, sidecar=True, **facts):
-    path = folder / "model.trt"
-    plan = TAGS[flavour] + bytes(60)
-    path.write_bytes(plan)
-    known = {
-        "flavour": flavour,
-        "version": VERSION,
-        "compute_capabilities": [86, 89],
-        "plan_sha256": hashlib.sha256(plan).hexdigest(),
-        "onnx_sha256": "0" * 64,
-        "inputs": [],
-        "outputs": [],
-    }
-    if sidecar:
-        sealed = seal(metadata(batch=[1, 4, 8], engine=known | facts))
-        sidecar_path(path).write_text(json.dumps(sealed.to_dict()))
-    return path
-
-
 def make_windows(count):
     return np.random.default_rng(count).normal(size=(count, STEPS, FEATURES)).astype(np.float32)
-
-
-@pytest.fixture(params=["tensorrt", "rtx"])
-def machine(monkeypatch, request):
-    """A fake GPU with a fake TensorRT of either flavour."""
-    device = FakeDevice()
-    engine = FakeEngine(device)
-    module = fake_tensorrt(engine, VERSION, rtx=request.param == "rtx")
-    made = SimpleNamespace(device=device, engine=engine, flavour=request.param, modules={request.param: module})
-    monkeypatch.setattr(trt, "find_gpu", lambda _: Gpu("GeForce", 89, "12.8"))
-    monkeypatch.setattr(trt, "load_flavour", lambda name: made.modules.get(name))
-    monkeypatch.setattr(trt, "CudaDevice", lambda: device)
-    return made
 
 
 # Without a GPU

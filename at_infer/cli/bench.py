@@ -1,7 +1,10 @@
 """`at-infer bench`: how fast engines are, side by side."""
 
 import json
+import math
+import os
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -9,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from at_infer.errors import ConfigError, MissingExtraError
+from at_infer.output import atomic_path, check_writable
 from at_infer.threads import let_threads_sleep
 
 if TYPE_CHECKING:
     from at_infer.bench import Absent, Agreement, Contestant, Figures
+    from at_infer.gpu_sensors import GpuWatch
 
 COLUMNS = {
     "contestant": "name",
@@ -46,19 +51,25 @@ def bench(
 ) -> None:
     """Measure latency and throughput of exported models, taking turns so that a busy machine is fair to all.
 
-    Times are of whole batches, from host memory to host memory, after a warm-up. A figure whose runs vary by more
-    than 2.5 % is marked: the machine was busy.
+    Times are of whole batches, from host memory to host memory, after a warm-up. A plan is measured four times: with
+    and without its CUDA graph, with and without transfers; clocks, power and memory of the GPU are told where they can
+    be read. A figure whose runs vary by more than 2.5 % is marked: the machine was busy.
 
     [bold]Example[/bold]: at-infer bench --engine model.onnx --engine int8/model.onnx --batch 1,16 --check data.parquet
     """
     sizes = _sizes(batch)
+    if as_json and as_markdown:
+        raise ConfigError("bench: --json and --markdown exclude each other; give one")
     if not 0 < duration < float("inf"):
         raise ConfigError(f"duration: {duration} is not a positive number of seconds")
+    if plot is not None:
+        check_writable(plot, overwrite=True)
     let_threads_sleep()
     import numpy as np
 
     from at_infer.bench import compare, measure, open_contestants
-    from at_infer.bench import plot as draw
+    from at_infer.bench_plot import draw
+    from at_infer.gpu_sensors import GpuWatch
 
     contestants, absent, metadata = open_contestants(engine, provider=provider, threads=threads)
     if metadata is None:
@@ -75,13 +86,37 @@ def bench(
     if check is not None:
         real = _real_windows(check, metadata.columns, metadata.model.window)
         agreements = compare(contestants, real, metadata.threshold.value, max(sizes))
-    found = measure(contestants, windows, sizes, seconds=duration)
+
+    def tell(size: int) -> None:
+        about = duration * len(contestants)
+        print(f"measuring {len(contestants)} contestants at batch {size}, about {about:.0f} s", file=sys.stderr)
+
+    on_gpu = provider != "cpu" or any(contestant.on_gpu for contestant in contestants)
+    with GpuWatch() if on_gpu else nullcontext() as watch:
+        found = measure(contestants, windows, sizes, seconds=duration, observe=tell)
     if plot is not None:
-        draw(found, plot)
+        with atomic_path(plot) as temporary:
+            temporary.write_text(draw(found), encoding="utf-8")
+    process = _process(threads, watch)
     if as_json:
-        print(json.dumps(_as_dict(contestants, absent, found, agreements)))
+        print(json.dumps(_as_dict(contestants, absent, found, agreements) | process))
     else:
-        _print(contestants, absent, found, agreements, markdown=as_markdown)
+        _print(contestants, absent, found, agreements, process, markdown=as_markdown)
+
+
+def _process(threads: int | None, watch: "GpuWatch | None") -> dict[str, Any]:
+    """What holds for all contestants: they share a process, and maybe a GPU."""
+    from at_infer.bench import peak_mb
+
+    peak = peak_mb()
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    told = watch.facts if watch is not None else None
+    return {
+        "threads": threads or usable,
+        "peak_mb": None if math.isnan(peak) else round(peak, 1),
+        "gpu": None if told is None else told.to_dict(),
+        "gpu_unknown": None if watch is None else watch.reason,
+    }
 
 
 def _sizes(text: str) -> list[int]:
@@ -157,6 +192,7 @@ def _print(
     absent: "list[Absent]",
     found: "list[Figures]",
     agreements: "list[Agreement]",
+    process: dict[str, Any],
     *,
     markdown: bool,
 ) -> None:
@@ -181,6 +217,14 @@ def _print(
         )
     for contestant in contestants:
         print(f"{contestant.name}: {contestant.runs_on}, {contestant.memory_mb:.0f} MB of memory")
+    peak = "" if process["peak_mb"] is None else f", peak memory {process['peak_mb']:.0f} MB"
+    print(f"all in one process: {process['threads']} threads{peak}")
+    if process["gpu"] is not None:
+        from at_infer.gpu_sensors import GpuFacts
+
+        print(f"GPU while measuring: {GpuFacts(**process['gpu'])}")
+    elif process["gpu_unknown"] is not None:
+        print(f"GPU while measuring: {process['gpu_unknown']}")
     for missing in absent:
         print(f"{missing.name}: could not run here: {missing.reason}", file=sys.stderr)
     busy = [f"{entry.name} at {entry.batch}" for entry in found if not entry.steady]

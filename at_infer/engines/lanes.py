@@ -73,8 +73,31 @@ class Tensor(NamedTuple):
         return batch * int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
 
+class Work:
+    """Something to queue on a stream: call by call at first, as one graph once it has been captured."""
+
+    def __init__(self, device: Device, stream: int, enqueue: Callable[[], None]) -> None:
+        self.device, self.stream, self.enqueue = device, stream, enqueue
+        self.graph: int | None = None
+
+    def start(self) -> None:
+        """Queue it."""
+        if self.graph is None:
+            self.enqueue()
+        else:
+            self.device.launch(self.graph, self.stream)
+
+    def capture(self) -> None:
+        """Record it as one graph, which launches in one call; only after a run, which sets the context up."""
+        if self.graph is None:
+            try:
+                self.graph = self.device.capture(self.stream, self.enqueue)
+            except EngineError as error:
+                raise EngineError(f"{error}; open the plan with cuda_graph=False") from error
+
+
 class Slot:
-    """One batch size of one lane: a context fixed to that shape, its buffers, and a graph of the whole batch.
+    """One batch size of one lane: a context fixed to that shape, its buffers, and graphs of the whole batch.
 
     A context of its own, because running another shape through a context invalidates the graphs captured from it.
     """
@@ -84,7 +107,8 @@ class Slot:
     ) -> None:
         self.device, self.stream, self.context = device, stream, context
         self.window, self.outputs = tensors
-        self.graph: int | None = None
+        self.batch = Work(device, stream, self._enqueue)
+        self.computation = Work(device, stream, self._execute)  # without copies
         self.host_in = device.pinned((size, *self.window.shape), self.window.dtype)
         self.host_out = {t.name: device.pinned((size, *t.shape), t.dtype) for t in self.outputs}
         self.addresses = {t.name: device.allocate(t.nbytes(size)) for t in (self.window, *self.outputs)}
@@ -97,25 +121,16 @@ class Slot:
         count = len(windows)
         self.host_in[:count] = windows
         self.host_in[count:] = windows[-1]
-        if self.graph is None:
-            self.enqueue()
-        else:
-            self.device.launch(self.graph, self.stream)
+        self.batch.start()
 
-    def enqueue(self) -> None:
-        """Queue copy, computation and copy one by one."""
+    def _enqueue(self) -> None:
         self.device.upload(self.addresses[self.window.name], self.host_in, self.stream)
-        _demand(self.context.execute_async_v3(self.stream), "to run a batch")
+        self._execute()
         for name, target in self.host_out.items():
             self.device.download(target, self.addresses[name], self.stream)
 
-    def capture(self) -> None:
-        """Record the batch as one graph, which launches in one call; only after a run, which sets the context up."""
-        if self.graph is None:
-            try:
-                self.graph = self.device.capture(self.stream, self.enqueue)
-            except EngineError as error:
-                raise EngineError(f"{error}; open the plan with cuda_graph=False") from error
+    def _execute(self) -> None:
+        _demand(self.context.execute_async_v3(self.stream), "to run a batch")
 
 
 class Lane:
@@ -139,7 +154,19 @@ class Lane:
         for name, found in slot.host_out.items():
             results[name][piece.start : piece.start + piece.count] = found[: piece.count]
         if self._capture:
-            slot.capture()
+            slot.batch.capture()
+
+    def start_computation(self, size: int) -> None:
+        """Queue a batch without copies, on the windows that the last batch of this size left on the device."""
+        if size not in self._slots:
+            raise EngineError(f"no batch of {size} has run yet, so there is nothing on the GPU to compute on")
+        self._slots[size].computation.start()
+
+    def finish_computation(self, size: int) -> None:
+        """Wait for it."""
+        self.device.wait(self.stream)
+        if self._capture:
+            self._slots[size].computation.capture()
 
 
 def run_lanes(
@@ -168,6 +195,17 @@ def run_lanes(
             with suppress(EngineError):
                 lane.device.wait(lane.stream)
     return results
+
+
+def compute_lanes(lanes: Sequence[Lane], windows: int, profile: BatchProfile) -> None:
+    """What `run_lanes` computes for so many windows, without any copy: for benchmarks."""
+    pieces = list(cut(windows, profile))
+    for first in range(0, len(pieces), len(lanes)):
+        group = list(zip(lanes, pieces[first : first + len(lanes)], strict=False))  # the last may be shorter
+        for lane, piece in group:
+            lane.start_computation(piece.size)
+        for lane, piece in group:
+            lane.finish_computation(piece.size)
 
 
 def _demand(accepted: bool, what: str) -> None:

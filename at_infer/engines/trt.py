@@ -1,6 +1,7 @@
 """Runs a plan with TensorRT 10, TensorRT 11 or TensorRT-RTX: the only file that imports them for scoring."""
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import numpy as np
 from at_infer.engines import Floats, Scoring
 from at_infer.engines.batching import BatchProfile
 from at_infer.engines.gpu import CudaDevice, find_gpu
-from at_infer.engines.lanes import Context, Device, Lane, Slot, Tensor, run_lanes
+from at_infer.engines.lanes import Context, Device, Lane, Slot, Tensor, compute_lanes, run_lanes
 from at_infer.engines.sidecar import (
     check_compute_capability,
     check_version,
@@ -143,18 +144,30 @@ class PlanEngine(Scoring):
 
     def run(self, windows: Floats) -> dict[str, Floats]:
         """(B,N,F) raw values -> every output of the graph, for any B."""
-        if self._device is None:
-            raise EngineError(f"{self.path}: is closed")
         if windows.shape[1:] != self.window.shape:
             raise EngineError(
                 f"{self.path}: takes windows of shape {['batch', *self.window.shape]}, not {list(windows.shape)}"
             )
-        with self._lock, recorded(self._trt) as messages:
-            try:
-                return run_lanes(self._lanes, windows, self.profile, self._outputs)
-            except EngineError as error:
-                said = complaints(messages)
-                raise EngineError(f"{self.path}: {error}{f' ({said})' if said else ''}") from error
+        with self._running():
+            return run_lanes(self._lanes, windows, self.profile, self._outputs)
+
+    def compute(self, windows: int) -> None:
+        """The same for as many windows as the last `run` left on the GPU, without copying anything: for benchmarks."""
+        with self._running():
+            compute_lanes(self._lanes, windows, self.profile)
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        """One thread at a time; errors come with the words of TensorRT."""
+        with self._lock:
+            if self._device is None:
+                raise EngineError(f"{self.path}: is closed")
+            with recorded(self._trt) as messages:
+                try:
+                    yield
+                except EngineError as error:
+                    said = complaints(messages)
+                    raise EngineError(f"{self.path}: {error}{f' ({said})' if said else ''}") from error
 
     def describe(self) -> str:
         """Runtime, version and GPU."""
