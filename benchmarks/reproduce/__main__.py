@@ -7,9 +7,9 @@
     python -m benchmarks.reproduce baselines --data DATA --work WORK     (needs benchmarks/reproduce/requirements.txt)
     python -m benchmarks.reproduce report
 
-Tables: main, criterion, strategy, prior, distance, layers-used, depth, width, window, lambda, threshold, contrast, ucr;
-baselines are other detectors beside them. Each writes benchmarks/results/reproduce_TABLE.json, data set by data set;
-`report` makes docs/reproduction.md of these files.
+Tables: main, published, criterion, strategy, prior, distance, layers-used, depth, width, window, lambda, threshold,
+contrast, ucr; baselines are other detectors beside them. Each writes benchmarks/results/reproduce_TABLE.json, data set
+by data set; `report` makes docs/reproduction.md of these files.
 
 DATA has a folder per data set. msl, smap, smd, asd: train.parquet and test.parquet with `timestamp`, `channel`, the
 features and, in test, `label`. ucr: NAME.parquet and metadata.csv. psm: train.csv, test.csv, test_label.csv. swat: the
@@ -29,6 +29,7 @@ from typing import Any
 import torch
 
 from at_infer.errors import AtInferError, ConfigError
+from at_infer.interrupt import sigterm_as_ctrl_c
 from at_infer.output import atomic_path
 from benchmarks.reproduce.baselines import run_baselines
 from benchmarks.reproduce.report import DOCUMENT, RESULTS, document, read_results
@@ -87,7 +88,7 @@ def every(series: list[str], count: int | None) -> list[str]:
 
 
 def main() -> None:
-    """Run; Ctrl-C keeps what is done."""
+    """Run; Ctrl-C or SIGTERM keeps what is done."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.reproduce",
         description=__doc__,
@@ -105,7 +106,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=DOCUMENT, help="report: the page to write")
     args = parser.parse_args()
     try:
-        run(args)
+        with sigterm_as_ctrl_c():
+            run(args)
     except AtInferError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None

@@ -56,7 +56,8 @@ How to read it:
   percentile over training and test scores together and stops training by the test set ([method.md](method.md)).
 - **Score modes**: `published` is the formula of the published code, `paper` that of the paper. Both stand for the
   paper's "association-based criterion".
-- **Size**: each table says at which size its networks were trained. `full` is the paper's.
+- **Size**: each table says at which size its networks were trained. `full` is the paper's, `short` the same network
+  with fewer epochs, `reduced` a smaller one.
 """
 
 
@@ -71,7 +72,7 @@ def read_results(folder: Path) -> dict[str, dict[str, Any]]:
 
 def document(results: dict[str, dict[str, Any]]) -> str:
     """The whole page."""
-    parts = [INTRODUCTION, *_glance(results.get("main", {}))]
+    parts = [INTRODUCTION, *_glance(results)]
     for name, table in TABLES.items():
         parts += _section(name, table.title, results)
         if name == "strategy":
@@ -81,34 +82,32 @@ def document(results: dict[str, dict[str, Any]]) -> str:
     return "\n".join(parts)
 
 
-def _glance(datasets: dict[str, Any]) -> Iterator[str]:
-    """The published score on every data set of the main table, beside chance."""
-    if not datasets:
+def _glance(results: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """The published score on every data set of the main tables, beside chance."""
+    lines = [
+        _glance_line(f"{NAMES.get(dataset, dataset)}, {how}{found['size'].partition(':')[0]}", dataset, found)
+        for table, how in (("main", ""), ("published", "trained as published, "))
+        for dataset, found in results.get(table, {}).items()
+    ]
+    if not lines:
         return
     yield "## At a glance\n"
     yield _paragraph(
         "Score mode `published`, threshold from validation scores. Where an alarm on every Nth row, which never reads "
         "the data, is level with the network, the figure tells nothing about the network."
     )
-    lines = []
-    for dataset, found in datasets.items():
-        ours = next(row["figures"] for row in found["rows"] if row["mode"] == "published")
-        quoted = paper.f1("main", "Anomaly Transformer", "published", dataset)
-        random, every = (found["chance"][name] for name in ("random", "every_nth"))
-        cells = [
-            ours["pa_f1"],
-            random["pa_f1"],
-            every["pa_f1"],
-            ours["f1"],
-            random["f1"],
-            ours["vus_pr"],
-            random["vus_pr"],
-        ]
-        size = found["size"].partition(":")[0]
-        lines.append([f"{NAMES.get(dataset, dataset)}, {size}", _quoted(quoted), *(f"{cell:.1f}" for cell in cells)])
     adjusted = [f"point-adjusted F1: {who}" for who in ("the paper", "ours", "random", "every Nth row")]
     others = [f"{what}: {who}" for what in ("F1, not adjusted", "VUS-PR") for who in ("ours", "random")]
     yield _table(["data set, size", *adjusted, *others], lines)
+
+
+def _glance_line(label: str, dataset: str, found: dict[str, Any]) -> list[str]:
+    ours = next(row["figures"] for row in found["rows"] if row["mode"] == "published")
+    random, every = (found["chance"][name] for name in ("random", "every_nth"))
+    cells = [one["pa_f1"] for one in (ours, random, every)]
+    cells += [one[name] for name in ("f1", "vus_pr") for one in (ours, random)]
+    quoted = paper.f1("main", "Anomaly Transformer", "published", dataset)
+    return [label, _quoted(quoted), *(f"{cell:.1f}" for cell in cells)]
 
 
 def _section(name: str, title: str, results: dict[str, dict[str, Any]]) -> Iterator[str]:
