@@ -320,7 +320,7 @@ def test_commands_write_results_and_a_report(
     assert "| PCA | its own |" in text
     assert "*an alarm on every 100th row*" in text
     assert "## Adjacent associations" in text
-    assert "No results yet of: criterion" in text
+    assert "No results yet of: published, criterion" in text
     again = tmp_path / "again.md"
     run(monkeypatch, "report", "--results", results, "--out", again)
     assert again.read_bytes() == page.read_bytes()
