@@ -42,7 +42,7 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 
 bench: $(INSTALLED)
-	$(BIN)/python benchmarks/training_speed.py
+	$(BIN)/python -m benchmarks.training_speed
 	$(BIN)/python benchmarks/export_matrix.py
 
 clean:

@@ -29,7 +29,7 @@ from at_infer.engines import Scoring, open_engine
 from at_infer.metadata import Metadata
 from at_infer.pipeline import score_file
 from benchmarks.models import checkpoint, export, write_rows
-from benchmarks.training_speed import published_forward, published_kl
+from benchmarks.published import published_script
 
 Floats = NDArray[np.float32]
 
@@ -49,24 +49,6 @@ class FreeEngine(Scoring):
     def describe(self) -> str:
         """For the summary."""
         return "an engine that costs nothing"
-
-
-def published_script(path: Path, network: torch.nn.Module, batch_size: int) -> Floats:
-    """Read the file, loop over batches of windows, sum both KL terms over the layers, softmax, times the error."""
-    rows = pl.read_parquet(path).drop("timestamp").to_numpy()
-    windows = torch.from_numpy(rows[: len(rows) // 100 * 100].reshape(-1, 100, rows.shape[1]))
-    energies = []
-    with torch.no_grad():
-        for x in windows.split(batch_size):
-            x_hat, associations = published_forward(network, x)  # type: ignore[arg-type]
-            error = (x - x_hat).square().mean(-1)
-            series_loss, prior_loss = torch.zeros(()), torch.zeros(())
-            for series, prior in associations:
-                normalised = prior / prior.sum(-1).unsqueeze(-1).repeat(1, 1, 1, prior.shape[-1])
-                series_loss = series_loss + published_kl(series, normalised) * 50
-                prior_loss = prior_loss + published_kl(normalised, series) * 50
-            energies.append((torch.softmax(-series_loss - prior_loss, dim=-1) * error).numpy())
-    return np.concatenate(energies).reshape(-1)
 
 
 def main() -> None:

@@ -1,8 +1,7 @@
 """One training step of ours against the published procedure, same weights, same batch, answers compared.
 
-The published procedure is re-stated here from its description: separate projections, scale and distance
-table repeated to (B,H,N,N), the prior normalised anew in each of the four KL terms of a layer, and two
-backward passes through a retained graph.
+The published procedure (benchmarks/published.py) normalises the prior anew in each of the four KL terms of a layer, and
+takes two backward passes through a retained graph.
 
     python -m benchmarks.training_speed [--steps 12] [--threads 2]
 """
@@ -21,56 +20,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from at_infer.config import DiscrepancyConfig, ModelConfig
+from benchmarks.published import published_forward, published_kl
 from training.device import flush_denormals
-from training.model import AnomalyTransformer, Layer
+from training.model import AnomalyTransformer
 from training.objective import objective
 
 LAMBDA = 3.0
 HEAD_RULE = {"paper": DiscrepancyConfig(), "published": DiscrepancyConfig(head_rule="published")}
-
-
-def published_forward(model: AnomalyTransformer, x: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
-    """Reconstruction, and per layer (series, unnormalised prior), with the model's own weights."""
-    features, width = model.config.features, model.config.width
-    kernel = model.embedding.token.weight.view(width, 3, features).permute(0, 2, 1)
-    tokens = F.conv1d(F.pad(x.permute(0, 2, 1), (1, 1), mode="circular"), kernel).transpose(1, 2)
-    h = tokens + model.embedding.position
-    associations = []
-    for layer in model.layers:
-        assert isinstance(layer, Layer)
-        h, series, prior = published_layer(layer, h)
-        associations.append((series, prior))
-    out: Tensor = model.projection(model.norm(h))
-    return out, associations
-
-
-def published_layer(layer: Layer, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """One block; the feed-forward part as two convolutions of kernel size one."""
-    attention, (b, n, d) = layer.attention, x.shape
-    heads = attention.config.heads
-    weights = attention.project.weight.split([d, d, d, heads])
-    biases = attention.project.bias.split([d, d, d, heads])
-    q, k, v, s = (F.linear(x, w, bias) for w, bias in zip(weights, biases, strict=True))
-    q, k, v = (t.view(b, n, heads, -1) for t in (q, k, v))
-    series = torch.softmax(torch.einsum("blhe,bshe->bhls", q, k) / math.sqrt(d / heads), dim=-1)
-    sigma = torch.pow(3, torch.sigmoid(s.transpose(1, 2) * 5) + 1e-5) - 1
-    sigma = sigma.unsqueeze(-1).repeat(1, 1, 1, n)
-    steps = torch.arange(n, dtype=torch.float32)
-    distance = (steps[:, None] - steps[None, :]).abs().unsqueeze(0).unsqueeze(0).repeat(b, heads, 1, 1)
-    prior = 1.0 / (math.sqrt(2 * math.pi) * sigma) * torch.exp(-(distance**2) / 2 / (sigma**2))
-    z = torch.einsum("bhls,bshd->blhd", series, v).contiguous().view(b, n, -1)
-    x = layer.norm1(x + attention.out(z))
-    up, down = layer.feed_forward[0], layer.feed_forward[2]
-    assert isinstance(up, torch.nn.Linear)
-    assert isinstance(down, torch.nn.Linear)
-    y = F.gelu(F.conv1d(x.transpose(-1, 1), up.weight.unsqueeze(-1), up.bias))
-    y = F.conv1d(y, down.weight.unsqueeze(-1), down.bias).transpose(-1, 1)
-    return layer.norm2(x + y), series, prior
-
-
-def published_kl(p: Tensor, q: Tensor) -> Tensor:
-    """Per head with 1e-4 inside the logs, then averaged over heads."""
-    return (p * (torch.log(p + 1e-4) - torch.log(q + 1e-4))).sum(-1).mean(1)
 
 
 def published_step(model: AnomalyTransformer, x: Tensor) -> tuple[float, float]:
