@@ -156,7 +156,10 @@ def test_engines_of_one_name_are_told_apart_by_their_folder(run_cli, folder, tmp
 
 def test_table_and_markdown(run_cli, folder):
     words = ["bench", "--engine", folder / "model.onnx", "--batch", "2", "--duration", "0.01"]
-    assert "windows/s" in run_cli(*words).out
+    table = run_cli(*words).out
+    assert "windows/s" in table
+    assert " CoV " in table
+    assert "all in one process: " in table
     answer = run_cli(*words, "--markdown")
     assert answer.out.startswith("| contestant | batch |")
     assert "ONNX Runtime" in answer.out

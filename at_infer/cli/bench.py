@@ -29,6 +29,7 @@ COLUMNS = {
     "p95": "p95_ms",
     "p99": "p99_ms",
     "max": "max_ms",
+    "CoV": "variation",
     "windows/s": "windows_per_s",
     "points/s": "points_per_s",
 }
@@ -196,7 +197,7 @@ def _print(
     *,
     markdown: bool,
 ) -> None:
-    rows = [[_cell(getattr(entry, attribute)) for attribute in COLUMNS.values()] for entry in found]
+    rows = [[_cell(attribute, getattr(entry, attribute)) for attribute in COLUMNS.values()] for entry in found]
     if markdown:
         print("| " + " | ".join(COLUMNS) + " |")
         print("|" + " --- |" * len(COLUMNS))
@@ -209,7 +210,7 @@ def _print(
                 cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
             ]
             print("  ".join(cells).rstrip())
-    print("times in ms per batch")
+    print("times in ms per batch; CoV: coefficient of variation, standard deviation by mean")
     for entry in agreements[1:]:
         print(
             f"{entry.name}: scores within {entry.max_abs:.1e} of {agreements[0].name}, "
@@ -232,7 +233,9 @@ def _print(
         print(f"warning: runs vary by more than 2.5 %, the machine is busy: {', '.join(busy)}", file=sys.stderr)
 
 
-def _cell(value: object) -> str:
+def _cell(attribute: str, value: object) -> str:
+    if attribute == "variation":
+        return f"{value:.1%}"
     if isinstance(value, float):
         return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"
     return str(value)
