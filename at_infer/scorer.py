@@ -284,14 +284,22 @@ class Scorer:
     @property
     def notes(self) -> list[str]:
         """What a user should know before trusting the verdicts."""
-        own = isinstance(self.options.threshold, float | int)
-        if own or self.options.align == "window" or self.metadata.causal is not None:
+        if isinstance(self.options.threshold, float | int):
             return []
-        return [
-            f"{self.engine.path}: has no threshold for last rows of windows, and that of whole windows flags more of "
-            f"them than it should; score normal rows with --align last and let at-infer threshold --scores write one, "
-            f"or train anew (docs/live.md, threshold)"
-        ]
+        found = []
+        if self.options.align == "last" and self.metadata.causal is None:
+            found.append(
+                f"{self.engine.path}: has no threshold for last rows of windows, and that of whole windows flags more "
+                f"of them than it should; score normal rows with --align last and let at-infer threshold --scores "
+                f"write one, or train anew (docs/live.md, threshold)"
+            )
+        if self.options.align == "window" and self.layout.stride < self.layout.window:
+            found.append(
+                f"{self.engine.path}: with --stride a row gets the mean of several windows, which has lower peaks; a "
+                f"threshold of single windows, as training makes it, flags fewer rows than it should "
+                f"(docs/scoring.md, threshold and verdict)"
+            )
+        return found
 
     def validation(self) -> dict[str, Any] | None:
         """Quantiles of the validation scores, formed as the scores are here; None if none were kept."""

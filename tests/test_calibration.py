@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -175,3 +176,20 @@ def test_what_is_usual_equals_a_computation_window_by_window() -> None:
     np.testing.assert_allclose(found.centred_error, np.mean(squares["centred"], axis=(0, 1)), rtol=1e-5)
     for rule, kept in by_rule.items():
         np.testing.assert_allclose(found.discrepancy[rule], [np.mean(kept), np.std(kept)], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"stride": 6}, 1),
+        ({"stride": 6, "threshold": 1.0}, 0),
+        ({"stride": WINDOW}, 0),
+        ({}, 0),
+        ({"align": "last"}, 0),
+    ],
+)
+def test_overlapping_windows_say_that_the_threshold_is_of_single_ones(
+    models: Path, options: dict[str, Any], said: int
+) -> None:
+    with Scorer(models / "model.onnx", ScoreOptions(**options)) as scorer:
+        assert ["flags fewer rows than it should" in note for note in scorer.notes] == [True] * said
