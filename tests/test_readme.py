@@ -95,6 +95,17 @@ def test_options_named_in_the_text_exist(page: Path) -> None:
         assert option in known, f"{page.name}: there is no {option}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_benchmarks_and_their_options_exist(page: Path) -> None:
+    text = re.sub(r"\\\n", " ", "\n".join(block.text for block in blocks(page)) + "\n" + inline_code(page))
+    for name, words in re.findall(r"python (?:-m )?(benchmarks[./][\w./]+)([^|;&#`\n]*)", text):
+        path = ROOT / name.removesuffix(".py").replace(".", "/")
+        sources = [*path.glob("*.py")] if path.is_dir() else [path.with_suffix(".py")]
+        known = "".join(source.read_text(encoding="utf-8") for source in sources)
+        for option in re.findall(r"(?<!\S)--[a-z][a-z-]*", words):
+            assert f'"{option}"' in known, f"{page.name}: {name} has no {option}"
+
+
 def test_every_command_is_in_the_readme() -> None:
     shown = {command for block in blocks(README) if block.language == "sh" for command, *_ in commands(block.text)}
     assert set(COMMANDS) <= shown, f"not in README.md: {sorted(set(COMMANDS) - shown)}"
@@ -116,7 +127,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_named_in_the_text_exist(page: Path) -> None:
-    folders = "at_infer|training|export|benchmarks|tests|docs"
+    folders = "at_infer|training|export|benchmarks|tests|docs|examples"
     for path in re.findall(rf"^((?:{folders})/[\w./]*)", inline_code(page), flags=re.MULTILINE):
         assert (ROOT / path).exists(), f"{page.name}: {path}"
 
