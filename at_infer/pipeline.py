@@ -104,9 +104,9 @@ def score_file(
             series_per_file=series_per_file,
         )
         _refuse_output_as_input(stream, output)
+        run = _Run(scorer, stream, output, resume=resume)
         for note in scorer.notes:
             say(f"note: {note}")
-        run = _Run(scorer, stream, output, resume=resume)
         return run.run(observe)
 
 
