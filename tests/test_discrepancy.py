@@ -11,7 +11,7 @@ from scipy.spatial.distance import jensenshannon
 
 from at_infer.config import DiscrepancyConfig, Distance, HeadRule
 from tests import oracle
-from training.discrepancy import DISTANCES, FLOOR, association_discrepancy, log
+from training.discrepancy import DISTANCES, FLOOR, association_discrepancy, floored
 from training.model import Association
 from training.published import load_published
 
@@ -66,7 +66,7 @@ def test_one_layer_can_be_chosen():
 def test_jensen_shannon_equals_scipy():
     found = associations()[0]
     p, s = found.prior[0, 0], found.series[0, 0]
-    np.testing.assert_allclose(DISTANCES["js"](p, s, log), jensenshannon(p, s, axis=1) ** 2, rtol=1e-4)
+    np.testing.assert_allclose(DISTANCES["js"](p, s, floored), jensenshannon(p, s, axis=1) ** 2, rtol=1e-4)
 
 
 def test_wasserstein_equals_scipy():
@@ -74,23 +74,23 @@ def test_wasserstein_equals_scipy():
     p, s = found.prior[0, 0], found.series[0, 0]
     positions = np.arange(9)
     expected = [stats.wasserstein_distance(positions, positions, p[i], s[i]) for i in range(9)]
-    np.testing.assert_allclose(DISTANCES["wasserstein"](p, s, log), expected, rtol=1e-4)
+    np.testing.assert_allclose(DISTANCES["wasserstein"](p, s, floored), expected, rtol=1e-4)
 
 
 def test_symmetric_kl_and_cross_entropy_equal_scipy():
     found = associations()[0]
     p, s = found.prior[0, 0].double(), found.series[0, 0].double()
     kl = stats.entropy(p, s, axis=1) + stats.entropy(s, p, axis=1)
-    np.testing.assert_allclose(DISTANCES["kl"](p, s, log), kl, rtol=1e-6)
+    np.testing.assert_allclose(DISTANCES["kl"](p, s, floored), kl, rtol=1e-6)
     np.testing.assert_allclose(
-        DISTANCES["cross-entropy"](p, s, log), kl + stats.entropy(p, axis=1) + stats.entropy(s, axis=1), rtol=1e-6
+        DISTANCES["cross-entropy"](p, s, floored), kl + stats.entropy(p, axis=1) + stats.entropy(s, axis=1), rtol=1e-6
     )
 
 
 def test_l2_is_the_euclidean_norm():
     found = associations()[0]
     p, s = found.prior[0, 0], found.series[0, 0]
-    np.testing.assert_allclose(DISTANCES["l2"](p, s, log), np.linalg.norm(p - s, axis=1), rtol=1e-5)
+    np.testing.assert_allclose(DISTANCES["l2"](p, s, floored), np.linalg.norm(p - s, axis=1), rtol=1e-5)
 
 
 @pytest.mark.parametrize("distance", ["kl", "js", "wasserstein", "l2"])

@@ -25,50 +25,50 @@ def _of_layer(prior: Tensor, series: Tensor, config: DiscrepancyConfig) -> Tenso
     distance = DISTANCES[config.distance]
     series = series.to(prior.dtype)  # autocast may have left it in half precision
     if config.head_rule == "paper":
-        return distance(prior.mean(1), series.mean(1), log)  # (B,N,N) x2 -> (B,N)
-    return distance(prior, series, published_log).mean(1)  # (B,H,N,N) x2 -> (B,H,N) -> (B,N)
+        return distance(prior.mean(1), series.mean(1), floored)  # (B,N,N) x2 -> (B,N)
+    return distance(prior, series, published).mean(1)  # (B,H,N,N) x2 -> (B,H,N) -> (B,N)
 
 
-Log = Callable[[Tensor], Tensor]
+Guard = Callable[[Tensor], Tensor]
 
 
-def log(p: Tensor) -> Tensor:
-    """Logarithm of a probability that may have underflowed."""
-    return p.clamp_min(FLOOR).log()
+def floored(p: Tensor) -> Tensor:
+    """A probability that may have underflowed, for a logarithm."""
+    return p.clamp_min(FLOOR)
 
 
-def published_log(p: Tensor) -> Tensor:
-    """Logarithm as in the published code."""
-    return (p + PUBLISHED_EPSILON).log()
+def published(p: Tensor) -> Tensor:
+    """The same as in the published code."""
+    return p + PUBLISHED_EPSILON
 
 
-def symmetric_kl(p: Tensor, s: Tensor, log: Log) -> Tensor:
-    """KL(P||S) + KL(S||P), which is the sum of (P - S)(log P - log S)."""
-    return ((p - s) * (log(p) - log(s))).sum(-1)
+def symmetric_kl(p: Tensor, s: Tensor, guard: Guard) -> Tensor:
+    """KL(P||S) + KL(S||P), which is the sum of (P - S) log(P / S)."""
+    return ((p - s) * (guard(p) / guard(s)).log()).sum(-1)
 
 
-def jensen_shannon(p: Tensor, s: Tensor, log: Log) -> Tensor:
+def jensen_shannon(p: Tensor, s: Tensor, guard: Guard) -> Tensor:
     """Mean KL divergence of P and S to their average."""
-    log_m = log((p + s) / 2)
-    return (p * (log(p) - log_m) + s * (log(s) - log_m)).sum(-1) / 2
+    m = guard((p + s) / 2)
+    return (p * (guard(p) / m).log() + s * (guard(s) / m).log()).sum(-1) / 2
 
 
-def wasserstein(p: Tensor, s: Tensor, _: Log) -> Tensor:
+def wasserstein(p: Tensor, s: Tensor, _: Guard) -> Tensor:
     """Earth mover's distance over positions: the area between the two cumulative distributions."""
     return (p - s).cumsum(-1).abs().sum(-1)
 
 
-def cross_entropy(p: Tensor, s: Tensor, log: Log) -> Tensor:
+def cross_entropy(p: Tensor, s: Tensor, guard: Guard) -> Tensor:
     """H(P,S) + H(S,P), symmetrised like the KL divergence."""
-    return -(p * log(s) + s * log(p)).sum(-1)
+    return -(p * guard(s).log() + s * guard(p).log()).sum(-1)
 
 
-def l2(p: Tensor, s: Tensor, _: Log) -> Tensor:
+def l2(p: Tensor, s: Tensor, _: Guard) -> Tensor:
     """Euclidean distance; the floor keeps its gradient finite where P equals S."""
     return (p - s).square().sum(-1).clamp_min(1e-12).sqrt()
 
 
-DISTANCES: dict[Distance, Callable[[Tensor, Tensor, Log], Tensor]] = {
+DISTANCES: dict[Distance, Callable[[Tensor, Tensor, Guard], Tensor]] = {
     "kl": symmetric_kl,
     "js": jensen_shannon,
     "wasserstein": wasserstein,
