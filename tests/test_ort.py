@@ -1,5 +1,8 @@
 """ONNX Runtime as an engine: what it opens, what it refuses."""
 
+import subprocess
+import sys
+
 import numpy as np
 import onnx
 import pytest
@@ -42,6 +45,14 @@ def test_threads_do_not_change_a_score(folder):
     windows = raw_windows(33, checkpoint())
     with open_engine(folder / "model.onnx", threads=1) as one, open_engine(folder / "model.onnx", threads=2) as two:
         np.testing.assert_allclose(one.score(windows), two.score(windows), atol=1e-6)
+
+
+def test_denormal_numbers_of_the_caller_are_left_alone(folder):
+    program = (
+        "import sys, numpy as np; from pathlib import Path; from at_infer.engines.ort import open_session; "
+        "open_session(Path(sys.argv[1])); sys.exit(int(np.nextafter(0, 1) * 1.0 == 0))"
+    )
+    subprocess.run([sys.executable, "-c", program, str(folder / "model.onnx")], check=True)
 
 
 def test_windows_of_another_shape_are_refused(folder):

@@ -1,5 +1,6 @@
 """ONNX Runtime: the only file that imports it for scoring."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +103,13 @@ def open_session(
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
         if wanted[0] not in ort.get_available_providers():
             raise EngineError(f"{name}: this ONNX Runtime has no {provider} provider; install onnxruntime-gpu")
+    source = str(model) if isinstance(model, Path) else model
     try:
-        session = ort.InferenceSession(
-            str(model) if isinstance(model, Path) else model, options, providers=wanted, enable_fallback=False
-        )
+        # In a thread of its own: whoever makes the first session is left with denormal numbers switched off.
+        with ThreadPoolExecutor(1) as maker:
+            session = maker.submit(
+                ort.InferenceSession, source, options, providers=wanted, enable_fallback=False
+            ).result()
     except Exception as error:  # its exception types are not public
         reason = " ".join(str(error).split())[:300]
         if provider == "cpu":
