@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from at_infer.config import ModelConfig, ScoreConfig
 from at_infer.engines.ort import open_session
 from at_infer.errors import ExportError
-from export.graphs import AssociationsGraph, ScoreGraph
+from export.graphs import OUTPUTS, AssociationsGraph, ScoreGraph
 from export.to_onnx import INPUT
 from training.model import Layer
 
@@ -189,28 +189,62 @@ def _allowed(
     tolerance: Tolerance | None,
 ) -> dict[str, Doubles]:
     """Per element, how far an answer may be off."""
-    exact = run_reference(reference, windows, torch.float64)
+    if tolerance is not None:
+        return {name: tolerance.atol + tolerance.rtol * np.abs(answer) for name, answer in expected.items()}
     table = TOLERANCES[precision]
+    if isinstance(reference, ScoreGraph):
+        return _allowed_scores(reference, windows, table)
+    exact = run_reference(reference, windows, torch.float64)
+    return {name: _limit(table[name.split("_")[0]], expected[name], exact[name]) for name in expected}
+
+
+def _allowed_scores(reference: ScoreGraph, windows: Floats, table: dict[str, Tolerance]) -> dict[str, Doubles]:
+    """A score may be off as far as it follows from an error and an AssDis that are off as far as they may be."""
+    whole = copy.copy(reference)
+    whole.outputs = OUTPUTS
+    single, exact = (run_reference(whole, windows, dtype) for dtype in (torch.float32, torch.float64))
+    tolerances = table | {"error": _error_tolerance(reference, table)}
     allowed: dict[str, Doubles] = {}
-    for name, answer in expected.items():
-        values = answer.astype(np.float64)
-        limit: Doubles
-        if tolerance is not None:
-            allowed[name] = tolerance.atol + tolerance.rtol * np.abs(values)
-            continue
-        if name == "score":
-            assert isinstance(reference, ScoreGraph)
-            limit = _score_limit(reference, values, table)
-        else:
-            entry = table[name.split("_")[0]]
-            if name == "error":
-                assert isinstance(reference, ScoreGraph)
-                entry = _error_tolerance(reference, table)
-            limit = entry.atol + entry.rtol * np.abs(values)
-        axes = tuple(range(1, values.ndim))
-        doubt = np.abs(values - exact[name]).max(axis=axes, keepdims=True)
-        allowed[name] = limit + DOUBT * doubt
+    for name in OUTPUTS:
+        if name != "score":
+            allowed[name] = _limit(tolerances[name], single[name], exact[name])
+    error = np.abs(exact["error"].astype(np.float64))
+    discrepancy = exact["discrepancy"].astype(np.float64)
+    weight, most = _weights(reference, discrepancy, allowed["discrepancy"].max(axis=1, keepdims=True))
+    match reference.score.mode:
+        case "discrepancy":
+            allowed["score"] = most - weight
+        case "addition":
+            allowed["score"] = most - weight + allowed["error"]
+        case _:
+            allowed["score"] = (most - weight) * error + most * allowed["error"]
+    doubt = np.abs(single["score"] - exact["score"]).max(axis=1, keepdims=True)
+    allowed["score"] += table["error"].atol * min(1.0, _unit(reference)) + DOUBT * doubt
     return allowed
+
+
+def _weights(reference: ScoreGraph, discrepancy: Doubles, delta: Doubles) -> tuple[Doubles, Doubles]:
+    """The factor before the error, and the most it can become if AssDis changes by `delta` in a window."""
+    config: ScoreConfig = reference.score
+    if config.mode in ("reconstruction", "centred"):
+        return np.ones_like(discrepancy), np.ones_like(discrepancy)
+    if config.mode == "calibrated":
+        mean, std = reference.usual_discrepancy
+        weight, most = (1 - np.tanh((discrepancy - off - mean) / std / 2) for off in (0.0, delta))
+        return weight, most
+    k = config.temperature * reference.layers_summed if config.mode == "published" else 1.0
+    logits = -k * discrepancy
+    logits -= logits.max(axis=1, keepdims=True)
+    log_weight = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    return np.exp(log_weight), np.exp(np.minimum(0.0, log_weight + 2 * k * delta))
+
+
+def _limit(tolerance: Tolerance, single: Floats, exact: Floats) -> Doubles:
+    """By the table, and `DOUBT` times what PyTorch's float32 answer is off its float64 one in that window."""
+    values = single.astype(np.float64)
+    doubt = np.abs(values - exact).max(axis=tuple(range(1, values.ndim)), keepdims=True)
+    limit: Doubles = tolerance.atol + tolerance.rtol * np.abs(values) + DOUBT * doubt
+    return limit
 
 
 def _error_tolerance(reference: ScoreGraph, table: dict[str, Tolerance]) -> Tolerance:
@@ -222,21 +256,6 @@ def _error_tolerance(reference: ScoreGraph, table: dict[str, Tolerance]) -> Tole
 def _unit(reference: ScoreGraph | AssociationsGraph) -> float:
     """The error of being one standard deviation off in every feature."""
     return float(reference.error_weights.mean()) if isinstance(reference, ScoreGraph) else 1.0
-
-
-def _score_limit(reference: ScoreGraph, score: Doubles, table: dict[str, Tolerance]) -> Doubles:
-    """A weight softmax(-k AssDis) changes by a factor of exp(2 k delta) at most if AssDis changes by delta."""
-    config: ScoreConfig = reference.score
-    error, discrepancy = _error_tolerance(reference, table), table["discrepancy"]
-    if config.mode in ("reconstruction", "centred"):
-        return error.atol + error.rtol * np.abs(score)
-    delta = discrepancy.atol + discrepancy.rtol * 2 * -np.log(1e-8)  # AssDis cannot exceed the floor's logarithm
-    if config.mode == "calibrated":  # a logistic weight: the error times 2 at most, exp(delta / std) off
-        _, std = reference.usual_discrepancy
-        return 2 * error.atol + (error.rtol + float(np.expm1(min(delta / std, 50.0)))) * np.abs(score)
-    k = config.temperature * reference.layers_summed if config.mode == "published" else 1.0
-    factor = float(np.expm1(min(2 * k * delta, 50.0)))
-    return error.atol + (error.rtol + factor) * np.abs(score)
 
 
 def _compare(case: str, found: Outputs, expected: Outputs, allowed: dict[str, Doubles]) -> dict[str, Any]:
