@@ -95,6 +95,7 @@ def test_no_peak_is_lost(given: tuple[list, list], exponent: int) -> None:
             np.testing.assert_array_equal((low[first + k], high[first + k]), expected)
         first += count
     assert len(np.concatenate(envelope.times)) == first
+    assert all(kept.base is None for kept in envelope.times)  # a view would keep the times of every row
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,8 @@ def _pick(files: Sequence[InputFile], names: Sequence[str], ranges: Sequence[Ran
     for frame in _chunks(files, names) if ranges else ():
         for part, (first, end) in zip(parts, ranges, strict=True):
             if first < row + frame.height and end > row:
-                part.append(frame[max(first - row, 0) : end - row])
+                wanted = np.arange(max(first - row, 0), min(end - row, frame.height))
+                part.append(frame[wanted])  # a slice would keep the whole chunk
         row += frame.height
         if row >= last:
             break

@@ -53,5 +53,5 @@ class Envelope:
         self.low.append(np.fmin.reduce(rows, axis=1))
         self.high.append(np.fmax.reduce(rows, axis=1))
         if times is not None:
-            self.times.append(times)
+            self.times.append(times.copy())  # not a view, which would keep the times of all rows
         self.counts[-1] += len(rows)
