@@ -102,6 +102,7 @@ def test_every_option_reaches_the_run(run_cli: Cli, models: Path, out: Path, wri
     words = ["--time-column", "t", "--series-column", "s", "--short-series", "skip", "--on-bad-rows", "null"]
     words += ["--stride", "10", "--score-mode", "paper", "--temperature", "2", "--smooth", "3", "--threshold", "0.25"]
     words += ["--explain", "top", "--batch-size", "3", "--threads", "1", "--provider", "cpu", "--json"]
+    words += ["--normalise-errors"]
     answer = run_cli(
         "score",
         write_parquet("d.parquet", frame),
@@ -118,7 +119,8 @@ def test_every_option_reaches_the_run(run_cli: Cli, models: Path, out: Path, wri
         *("s", "t", "score", "is_anomaly", "top_feature", "top_feature_share"),
     ]
     recorded = pl.read_parquet_metadata(out / "s.parquet")
-    assert json.loads(recorded["at_infer.score"]) == {"mode": "paper", "temperature": 2.0, "smooth": 3}
+    expected = {"mode": "paper", "temperature": 2.0, "smooth": 3, "normalise_errors": True}
+    assert json.loads(recorded["at_infer.score"]) == expected
     assert json.loads(recorded["at_infer.layout"])["stride"] == 10
 
 
