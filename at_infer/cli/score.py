@@ -7,24 +7,37 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from at_infer.cli.progress import RowsBar
-from at_infer.config import ScoreMode
+from at_infer.cli.scoring_options import (
+    ENGINE,
+    INPUT,
+    RUN,
+    SCORE,
+    EnginePath,
+    Mode,
+    NormaliseErrors,
+    OneSeries,
+    Provider,
+    Ratio,
+    SeriesColumn,
+    Temperature,
+    Threads,
+    Threshold,
+    number_or_auto,
+)
 from at_infer.errors import ConfigError
 
 if TYPE_CHECKING:
     from at_infer.cluster.summary import ClusterSummary
     from at_infer.pipeline import Summary
 
-INPUT, WINDOWS, SCORE, ENGINE, RUN = "Input", "Windows", "Score and threshold", "Engine", "Run"
-CLUSTER = "Many machines"
+WINDOWS, CLUSTER = "Windows", "Many machines"
 
 
 def score(
     data: Annotated[
         str, typer.Argument(help="Parquet or CSV file, folder, Hive tree, quoted glob, or URL.", metavar="DATA")
     ],
-    engine: Annotated[
-        Path, typer.Option(help="model.onnx, model.associations.onnx or model.trt.", rich_help_panel=ENGINE)
-    ],
+    engine: EnginePath,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -38,14 +51,8 @@ def score(
         str | None,
         typer.Option(help="Carried through, checked to rise. Default: the model's.", rich_help_panel=INPUT),
     ] = None,
-    series_column: Annotated[
-        str | None,
-        typer.Option(help="Tells series apart, carried through. Default: the model's.", rich_help_panel=INPUT),
-    ] = None,
-    one_series: Annotated[
-        bool,
-        typer.Option("--one-series", help="The input is one series, whatever the model knew.", rich_help_panel=INPUT),
-    ] = False,
+    series_column: SeriesColumn = None,
+    one_series: OneSeries = False,
     series_per_file: Annotated[
         bool, typer.Option("--series-per-file", help="Each file is a series of its own.", rich_help_panel=INPUT)
     ] = False,
@@ -67,43 +74,24 @@ def score(
             help="last: each row as the last of its window, as a live system sees it.", rich_help_panel=WINDOWS
         ),
     ] = "window",
-    threshold: Annotated[
-        str | None,
-        typer.Option(help="A number, or auto: the paper's gap statistic. Default: the model's.", rich_help_panel=SCORE),
-    ] = None,
-    ratio: Annotated[
-        float | None,
-        typer.Option(help="Threshold that this share of the validation rows exceeds.", rich_help_panel=SCORE),
-    ] = None,
-    score_mode: Annotated[ScoreMode | None, typer.Option(help="Default: the model's.", rich_help_panel=SCORE)] = None,
-    temperature: Annotated[
-        float | None, typer.Option(help="Of mode published. Default: the model's.", rich_help_panel=SCORE)
-    ] = None,
+    threshold: Threshold = None,
+    ratio: Ratio = None,
+    score_mode: Mode = None,
+    temperature: Temperature = None,
     smooth: Annotated[
         int | None,
         typer.Option(help="Moving mean of the score over so many rows. Default: the model's.", rich_help_panel=SCORE),
     ] = None,
-    normalise_errors: Annotated[
-        bool | None,
-        typer.Option(
-            "--normalise-errors/--no-normalise-errors",
-            help="Divide each feature's error by its mean on the validation part. Default: the model's.",
-            rich_help_panel=SCORE,
-        ),
-    ] = None,
+    normalise_errors: NormaliseErrors = None,
     explain: Annotated[
         Literal["none", "top", "all"],
         typer.Option(help="top: the feature with the largest error; all: every error.", rich_help_panel=SCORE),
     ] = "none",
-    provider: Annotated[
-        Literal["cpu", "cuda", "tensorrt"], typer.Option(help="Where ONNX Runtime runs.", rich_help_panel=ENGINE)
-    ] = "cpu",
+    provider: Provider = "cpu",
     batch_size: Annotated[
         int | None, typer.Option(help="Windows per call. Default: found by a short probe.", rich_help_panel=ENGINE)
     ] = None,
-    threads: Annotated[
-        int | None, typer.Option(help="CPU threads of the engine. Default: all.", rich_help_panel=ENGINE)
-    ] = None,
+    threads: Threads = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where a stopped run left off.", rich_help_panel=RUN)
     ] = False,
@@ -154,7 +142,7 @@ def score(
         temperature=temperature,
         smooth=smooth,
         normalise_errors=normalise_errors,
-        threshold=_number_or_auto(threshold),
+        threshold=number_or_auto(threshold),
         ratio=ratio,
         stride=stride,
         align=align,
@@ -214,15 +202,6 @@ def score(
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
-
-
-def _number_or_auto(text: str | None) -> float | Literal["auto"] | None:
-    if text is None or text == "auto":
-        return text  # type: ignore[return-value]
-    try:
-        return float(text)
-    except ValueError:
-        raise ConfigError(f"threshold: {text!r} is neither a number nor auto") from None
 
 
 def _text(summary: "Summary") -> str:

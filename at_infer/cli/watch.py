@@ -9,8 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from at_infer.cli.score import _number_or_auto
-from at_infer.config import ScoreMode
+from at_infer.cli.scoring_options import (
+    ENGINE,
+    INPUT,
+    RUN,
+    SCORE,
+    EnginePath,
+    Mode,
+    NormaliseErrors,
+    OneSeries,
+    Provider,
+    Ratio,
+    SeriesColumn,
+    Temperature,
+    Threads,
+    Threshold,
+    number_or_auto,
+)
 from at_infer.errors import ConfigError, OutputError
 from at_infer.interrupt import Interrupt
 
@@ -19,13 +34,9 @@ if TYPE_CHECKING:
     from at_infer.stream.scorer import StreamScorer
     from at_infer.stream.watch import Tally
 
-INPUT, SCORE, ENGINE, RUN = "Input", "Score and threshold", "Engine", "Run"
-
 
 def watch(
-    engine: Annotated[
-        Path, typer.Option(help="model.onnx, model.associations.onnx or model.trt.", rich_help_panel=ENGINE)
-    ],
+    engine: EnginePath,
     follow: Annotated[
         Path | None,
         typer.Option(
@@ -55,50 +66,25 @@ def watch(
     no_time: Annotated[
         bool, typer.Option("--no-time", help="Rows have no time, whatever the model knew.", rich_help_panel=INPUT)
     ] = False,
-    series_column: Annotated[
-        str | None,
-        typer.Option(help="Tells series apart, carried through. Default: the model's.", rich_help_panel=INPUT),
-    ] = None,
-    one_series: Annotated[
-        bool,
-        typer.Option("--one-series", help="The input is one series, whatever the model knew.", rich_help_panel=INPUT),
-    ] = False,
-    threshold: Annotated[
-        str | None,
-        typer.Option(help="A number, or auto: the paper's gap statistic. Default: the model's.", rich_help_panel=SCORE),
-    ] = None,
-    ratio: Annotated[
-        float | None,
-        typer.Option(help="Threshold that this share of the validation rows exceeds.", rich_help_panel=SCORE),
-    ] = None,
-    score_mode: Annotated[ScoreMode | None, typer.Option(help="Default: the model's.", rich_help_panel=SCORE)] = None,
-    temperature: Annotated[
-        float | None, typer.Option(help="Of mode published. Default: the model's.", rich_help_panel=SCORE)
-    ] = None,
+    series_column: SeriesColumn = None,
+    one_series: OneSeries = False,
+    threshold: Threshold = None,
+    ratio: Ratio = None,
+    score_mode: Mode = None,
+    temperature: Temperature = None,
     smooth: Annotated[
         int | None,
         typer.Option(help="Mean of the score over the last rows. Default: the model's.", rich_help_panel=SCORE),
     ] = None,
-    normalise_errors: Annotated[
-        bool | None,
-        typer.Option(
-            "--normalise-errors/--no-normalise-errors",
-            help="Divide each feature's error by its mean on the validation part. Default: the model's.",
-            rich_help_panel=SCORE,
-        ),
-    ] = None,
+    normalise_errors: NormaliseErrors = None,
     every: Annotated[
         int, typer.Option(help="Score each so-many-th row of a series only.", metavar="K", rich_help_panel=SCORE)
     ] = 1,
-    provider: Annotated[
-        Literal["cpu", "cuda", "tensorrt"], typer.Option(help="Where ONNX Runtime runs.", rich_help_panel=ENGINE)
-    ] = "cpu",
+    provider: Provider = "cpu",
     batch_size: Annotated[
         int | None, typer.Option(help="Windows per call, at most.", show_default="8", rich_help_panel=ENGINE)
     ] = None,
-    threads: Annotated[
-        int | None, typer.Option(help="CPU threads of the engine. Default: all.", rich_help_panel=ENGINE)
-    ] = None,
+    threads: Threads = None,
     max_delay_ms: Annotated[
         float,
         typer.Option(help="How long a row may wait for others to share a batch.", metavar="MS", rich_help_panel=RUN),
@@ -147,7 +133,7 @@ def watch(
             temperature=temperature,
             smooth=smooth,
             normalise_errors=normalise_errors,
-            threshold=_number_or_auto(threshold),
+            threshold=number_or_auto(threshold),
             ratio=ratio,
             align="last",
         )

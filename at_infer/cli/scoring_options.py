@@ -1,0 +1,54 @@
+"""Options that `at-infer score` and `at-infer watch` share."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from at_infer.config import ScoreMode
+from at_infer.errors import ConfigError
+
+INPUT, SCORE, ENGINE, RUN = "Input", "Score and threshold", "Engine", "Run"
+
+EnginePath = Annotated[
+    Path, typer.Option(help="model.onnx, model.associations.onnx or model.trt.", rich_help_panel=ENGINE)
+]
+SeriesColumn = Annotated[
+    str | None, typer.Option(help="Tells series apart, carried through. Default: the model's.", rich_help_panel=INPUT)
+]
+OneSeries = Annotated[
+    bool, typer.Option("--one-series", help="The input is one series, whatever the model knew.", rich_help_panel=INPUT)
+]
+Threshold = Annotated[
+    str | None,
+    typer.Option(help="A number, or auto: the paper's gap statistic. Default: the model's.", rich_help_panel=SCORE),
+]
+Ratio = Annotated[
+    float | None, typer.Option(help="Threshold that this share of the validation rows exceeds.", rich_help_panel=SCORE)
+]
+Mode = Annotated[ScoreMode | None, typer.Option(help="Default: the model's.", rich_help_panel=SCORE)]
+Temperature = Annotated[
+    float | None, typer.Option(help="Of mode published. Default: the model's.", rich_help_panel=SCORE)
+]
+NormaliseErrors = Annotated[
+    bool | None,
+    typer.Option(
+        "--normalise-errors/--no-normalise-errors",
+        help="Divide each feature's error by its mean on the validation part. Default: the model's.",
+        rich_help_panel=SCORE,
+    ),
+]
+Provider = Annotated[
+    Literal["cpu", "cuda", "tensorrt"], typer.Option(help="Where ONNX Runtime runs.", rich_help_panel=ENGINE)
+]
+Threads = Annotated[int | None, typer.Option(help="CPU threads of the engine. Default: all.", rich_help_panel=ENGINE)]
+
+
+def number_or_auto(text: str | None) -> float | Literal["auto"] | None:
+    """What `Threshold` means."""
+    if text is None or text == "auto":
+        return text  # type: ignore[return-value]
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"threshold: {text!r} is neither a number nor auto") from None
