@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from at_infer.parquet import stream as stream_module
 from at_infer.windows import ALIGNMENT
 from tests.checkpoints import WINDOW, checkpoint
 from tests.scored import Score, by_hand, files, rows, values, windows
-from training.calibration import scores_by_mode, window_parts
+from training.calibration import window_parts, window_scores
 
 # What comes out
 
@@ -30,13 +31,15 @@ def test_there_is_one_row_per_input_row_in_the_same_order(score: Score) -> None:
     assert found.frame.null_count().sum_horizontal().item() == 0
 
 
-@pytest.mark.parametrize("mode", ["reconstruction", "paper", "discrepancy", "addition"])
+@pytest.mark.parametrize("mode", ["reconstruction", "centred", "calibrated", "paper", "discrepancy", "addition"])
 def test_scores_are_those_of_a_plain_computation_in_pytorch(score: Score, mode: Any) -> None:
     source, frame = checkpoint(), rows(205)
     scaled = (torch.from_numpy(values(frame)) - torch.tensor(source.scaler.mean)) / torch.tensor(source.scaler.scale)
     starts = torch.tensor([*range(0, 200, WINDOW), 185])
-    parts = window_parts(source.network(), scaled, starts, source.discrepancy, 4)
-    of_windows = scores_by_mode(parts, source.discrepancy, source.score.temperature, source.model.layers)[mode]
+    assert source.normal is not None
+    parts = window_parts(source.network(), scaled, starts, source.discrepancy, source.normal, 4)
+    config = replace(source.score, mode=mode)
+    of_windows = window_scores(parts, config, source.discrepancy, source.normal, source.model.layers)
     expected = np.concatenate([of_windows[:-1].ravel(), of_windows[-1, -5:]])
     np.testing.assert_allclose(score(frame, mode=mode).score, expected, rtol=1e-4, atol=1e-6)
 
