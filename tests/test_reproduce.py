@@ -284,6 +284,15 @@ def test_baselines_find_what_anything_finds(name: str, rows: tuple[Any, Any]) ->
     assert abs(int(np.argmax(scores)) - 200) <= 1
 
 
+def test_autoregression_of_one_column_is_a_forecast() -> None:
+    pytest.importorskip("statsmodels", reason="benchmarks/reproduce/requirements.txt is not installed")
+    wave = np.sin(np.arange(700) / 4).astype(np.float32)[:, None]
+    wave[600] = 3
+    scores = baselines.METHODS["VAR"].fit(wave[:500])(wave[500:])
+    assert int(np.argmax(scores)) in range(100, 100 + baselines.VAR_LAGS + 1)
+    assert np.median(scores) < 1e-6 < scores.max()
+
+
 def test_baselines_say_what_to_install(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("pyod", "pyod.models.deep_svdd"):
         monkeypatch.setitem(sys.modules, name, None)

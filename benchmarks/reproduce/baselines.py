@@ -37,6 +37,8 @@ class Method(NamedTuple):
     fit: Callable[[Floats], Score]
     most_rows: int | None = None
     """Learns from at most this many rows, drawn at random."""
+    least_columns: int = 1
+    """Says nothing about fewer."""
 
 
 def pca(train: Floats) -> Score:
@@ -94,13 +96,17 @@ def deep_svdd(train: Floats) -> Score:
 
 
 def vector_autoregression(train: Floats) -> Score:
-    """statsmodels' VAR of the columns that vary: squared error of the forecast one row ahead."""
-    from statsmodels.tsa.api import VAR
+    """statsmodels' VAR of the columns that vary, AR of a single one: squared error of the forecast one row ahead."""
+    from statsmodels.tsa.api import VAR, AutoReg
 
     varying = np.flatnonzero(np.ptp(train, axis=0) > 0)
     noise = np.random.default_rng(0).normal(0, 1e-4, (len(train), len(varying)))  # columns that say the same
-    model = VAR(train[:, varying] + noise).fit(VAR_LAGS)
-    lags, intercept = np.asarray(model.coefs), np.asarray(model.intercept)
+    if len(varying) == 1:
+        intercept, *of_lags = AutoReg(train[:, varying[0]].astype(np.float64), VAR_LAGS).fit().params
+        lags = np.reshape(of_lags, (VAR_LAGS, 1, 1))
+    else:
+        model = VAR(train[:, varying] + noise).fit(VAR_LAGS)
+        lags, intercept = np.asarray(model.coefs), np.asarray(model.intercept)
 
     def score(rows: Floats) -> Floats:
         known = rows[:, varying]
@@ -141,7 +147,7 @@ def lstm(train: Floats) -> Score:
 
 
 METHODS: dict[str, Method] = {
-    "PCA": Method(pca),
+    "PCA": Method(pca, least_columns=2),
     "moving average": Method(moving_average),
     "IsolationForest": Method(isolation_forest),
     "LOF": Method(local_outlier_factor, 20_000),
@@ -157,7 +163,10 @@ def run_baselines(dataset: str, data: Path, work: Path) -> dict[str, Any]:
     folder = prepare(dataset, data, work)
     truth, ratio = Truth.read(folder), paper.ratio_of(dataset)
     rows = []
+    columns = len(pl.read_parquet_schema(folder / "train.parquet")) - len(KEYS)
     for name, method in METHODS.items():
+        if columns < method.least_columns:
+            continue
         validation, test = _scores(name, method, dataset, folder, work)
         threshold = ratio_threshold(validation, ratio)
         found = measure(test, test > np.float32(threshold), truth)
