@@ -62,18 +62,21 @@ def published_kl(p: Tensor, q: Tensor) -> Tensor:
 
 
 def published_script(path: Path, network: AnomalyTransformer, batch_size: int) -> NDArray[np.float32]:
-    """Read the file, loop over batches of windows, sum both KL terms over the layers, softmax, times the error."""
+    """Read the file and loop over batches of windows."""
     rows = pl.read_parquet(path).drop("timestamp").to_numpy()
     windows = torch.from_numpy(rows[: len(rows) // 100 * 100].reshape(-1, 100, rows.shape[1]))
-    energies = []
-    with torch.no_grad():
-        for x in windows.split(batch_size):
-            x_hat, associations = published_forward(network, x)
-            error = (x - x_hat).square().mean(-1)
-            series_loss, prior_loss = torch.zeros(()), torch.zeros(())
-            for series, prior in associations:
-                normalised = prior / prior.sum(-1).unsqueeze(-1).repeat(1, 1, 1, prior.shape[-1])
-                series_loss = series_loss + published_kl(series, normalised) * 50
-                prior_loss = prior_loss + published_kl(normalised, series) * 50
-            energies.append((torch.softmax(-series_loss - prior_loss, dim=-1) * error).numpy())
-    return np.concatenate(energies).reshape(-1)
+    return np.concatenate([published_scores(network, x) for x in windows.split(batch_size)]).reshape(-1)
+
+
+@torch.no_grad()
+def published_scores(network: AnomalyTransformer, x: Tensor) -> NDArray[np.float32]:
+    """(B,N,F) -> (B,N): both KL terms summed over the layers, softmax at temperature 50, times the error."""
+    x_hat, associations = published_forward(network, x)
+    error = (x - x_hat).square().mean(-1)
+    series_loss, prior_loss = torch.zeros(()), torch.zeros(())
+    for series, prior in associations:
+        normalised = prior / prior.sum(-1).unsqueeze(-1).repeat(1, 1, 1, prior.shape[-1])
+        series_loss = series_loss + published_kl(series, normalised) * 50
+        prior_loss = prior_loss + published_kl(normalised, series) * 50
+    scores: NDArray[np.float32] = (torch.softmax(-series_loss - prior_loss, dim=-1) * error).numpy()
+    return scores

@@ -271,6 +271,7 @@ def main() -> None:
     print_table(table)
     print(f"{len(measured)} channels, {left} left to do")
     summary = {
+        "benchmark": "quality",
         "setting": asdict(setting),
         "channels": {group: sum(one["group"] == group for one in measured) for group in GROUPS},
         "cpu_s": round(sum(one["cpu_s"] for one in measured)),
@@ -279,7 +280,7 @@ def main() -> None:
     }
     if args.out is not None and not left:
         args.out.write_text(json.dumps(summary, indent=1) + "\n")
-    print(json.dumps({"setting": summary["setting"], "channels": summary["channels"]}))
+    print(json.dumps({name: summary[name] for name in ("benchmark", "setting", "channels")}))
 
 
 if __name__ == "__main__":

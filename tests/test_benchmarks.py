@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.inference_speed import check_products, floor, product_shapes
 from tests.checkpoints import checkpoint
 
 ROOT = Path(__file__).parent.parent
@@ -41,7 +42,19 @@ def test_a_file_that_is_no_checkpoint_is_one_line(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
+def test_the_floor_has_the_products_of_the_graph(models: Path) -> None:
+    network = checkpoint().network()
+    check_products(models / "model.onnx", network)
+    found = floor(network, batch=2, threads=1)()
+    assert [list(product.shape) for product in found] == [
+        [2, *left[:-1], right[-1]] for left, right in product_shapes(network)
+    ]
+
+
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.name)
 def test_a_kept_result_names_its_script(path: Path) -> None:
     result = json.loads(path.read_text(encoding="utf-8"))
+    if "table" in result:
+        assert path.stem == f"reproduce_{result['table']}"
+        return
     assert (ROOT / "benchmarks" / f"{result['benchmark']}.py").is_file()
