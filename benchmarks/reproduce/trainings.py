@@ -22,7 +22,7 @@ from training.loop import Progress, fit
 
 SIZES: dict[str, dict[str, Any]] = {
     "full": {"width": 512, "heads": 8, "layers": 3, "learning_rate": 1e-4, "epochs": 10},
-    "short": {"width": 512, "heads": 8, "layers": 3, "learning_rate": 1e-4, "epochs": 3},
+    "short": {"width": 512, "heads": 8, "layers": 3, "learning_rate": 1e-4, "epochs": 2},
     "reduced": {"width": 64, "heads": 8, "layers": 3, "learning_rate": 1e-3, "epochs": 10},
 }
 """`full` is the paper's; `short` is the same network, trained for less long."""
