@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -33,16 +34,22 @@ print(int(peak_kb) // 1024, code)
 
 
 def peak_mb(data: Path, model: Path, output: Path) -> int:
-    """Peak resident memory of one run, after checking that it scored every row."""
+    """Peak resident memory of one run."""
+    return score_apart(data, model, output)[1]
+
+
+def score_apart(data: Path, model: Path, output: Path) -> tuple[dict[str, Any], int]:
+    """Score in a process of its own: its summary and peak resident memory, after checking that it scored every row."""
     words = ["score", str(data), "--engine", str(model), "-o", str(output), "--overwrite", "--json"]
     run = subprocess.run([sys.executable, "-c", PROGRAM, *words], capture_output=True, text=True, check=True)
     summary, last = run.stdout.strip().splitlines()
     peak, code = last.split()
     rows = pl.scan_parquet(data).select(pl.len()).collect().item()
     assert code in ("0", "None"), run.stderr
-    assert json.loads(summary)["rows"] == pl.scan_parquet(output).select(pl.len()).collect().item() == rows
+    told: dict[str, Any] = json.loads(summary)
+    assert told["rows"] == pl.scan_parquet(output).select(pl.len()).collect().item() == rows
     assert pl.scan_parquet(output).select(pl.col("score").null_count()).collect().item() == 0
-    return int(peak)
+    return told, int(peak)
 
 
 def main() -> None:
