@@ -219,7 +219,7 @@ def _print(
     for contestant in contestants:
         print(f"{contestant.name}: {contestant.runs_on}, {contestant.memory_mb:.0f} MB of memory")
     peak = "" if process["peak_mb"] is None else f", peak memory {process['peak_mb']:.0f} MB"
-    print(f"all in one process: {process['threads']} threads{peak}")
+    print(f"all in one process: {process['threads']} thread{'' if process['threads'] == 1 else 's'}{peak}")
     if process["gpu"] is not None:
         from at_infer.gpu_sensors import GpuFacts
 
