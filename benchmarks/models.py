@@ -24,9 +24,9 @@ def checkpoint(width: int, score: ScoreConfig, layers: int = 3, heads: int = 8) 
     window, discrepancy = network.config.window, DiscrepancyConfig(head_rule="published")
     calibration = calibrate(
         network,
-        torch.randn(20 * window, FEATURES),
-        np.arange(0, 20 * window, window),
-        [20 * window],
+        torch.randn(4 * window, FEATURES),
+        np.arange(0, 4 * window, window),
+        [4 * window],
         discrepancy=discrepancy,
         score=score,
         ratio=0.01,

@@ -4,7 +4,7 @@ import copy
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -131,7 +131,7 @@ def export_model(
     flavour = None if config.precision == "int8-dynamic" else choose_flavour(config.engine)
     targets = {suffix: folder / f"{config.name}{suffix}" for suffix in (".onnx", ".associations.onnx", ".trt")}
     sidecars = [Path(f"{targets['.trt']}{suffix}") for suffix in (".json", ".log", ".timing", ".cache")]
-    for path in [*targets.values(), *sidecars]:
+    for path in [*targets.values(), *sidecars] if folder.exists() else [folder]:
         check_writable(path, overwrite=overwrite)
     real = None if config.data is None else real_windows(config.data, checkpoint)
     calibration = None if config.calibration is None else real_windows(config.calibration, checkpoint)
@@ -296,13 +296,17 @@ def _why_no_engine(config: ExportConfig) -> str | None:
 def _staging(folder: Path) -> Iterator[Path]:
     """A hidden folder beside the results; gone afterwards, whatever happens."""
     staging = folder / f".at-infer-export.{os.getpid()}"
+    is_new = not folder.exists()
     try:
-        staging.mkdir()
+        staging.mkdir(parents=is_new)
         yield staging
     except OSError as error:
         raise OutputError(f"{folder}: could not be written ({error.strerror or error})") from None
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+        if is_new:
+            with suppress(OSError):  # results are in it
+                folder.rmdir()
 
 
 def _publish(staging: Path, folder: Path, *, stale: Sequence[Path]) -> None:

@@ -297,9 +297,17 @@ def test_options_that_cannot_be_met(run_cli, ckpt, out, options, word):
     refused(run_cli("export", ckpt, "-o", out, *options), out, word)
 
 
-def test_an_output_folder_that_does_not_exist_or_takes_no_files(run_cli, ckpt, tmp_path, out):
-    refused(run_cli("export", ckpt, "-o", tmp_path / "absent"), out, "absent")
+def test_an_output_folder_that_cannot_be_made_or_takes_no_files(run_cli, ckpt, tmp_path, out):
+    refused(run_cli("export", ckpt, "-o", tmp_path / "absent" / "model"), out, "parent folder does not exist")
+    refused(run_cli("export", ckpt, "-o", ckpt), out, "is no folder")
     refused(run_cli("export", ckpt, "-o", "/proc"), out, "/proc")
+
+
+def test_an_output_folder_is_made_and_stays_only_with_results(run_cli, ckpt, out):
+    new = out / "new"
+    refused(run_cli("export", ckpt, "-o", new, "--atol", "1e-12", "--rtol", "0", "--engine", "none"), out, "parity")
+    assert run_cli("export", ckpt, "-o", new, "--engine", "none").code == 0
+    assert names(new) == {"model.onnx", "model.associations.onnx"}
 
 
 def test_a_full_disk_leaves_nothing_behind(ckpt, out):

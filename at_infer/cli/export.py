@@ -120,8 +120,9 @@ def export(
       at-infer export MSL_checkpoint.pth --published --window 100 --scale-from train.parquet -o msl
     """
     folder = checkpoint.parent if output is None else output
-    if not folder.is_dir():
-        raise OutputError(f"{folder}: folder does not exist; create it or choose another")
+    if not folder.is_dir() and (folder.exists() or not folder.parent.is_dir()):
+        what = "is no folder; choose another" if folder.exists() else "parent folder does not exist; create it"
+        raise OutputError(f"{folder}: {what}")
     let_threads_sleep()
     try:
         import onnx  # noqa: F401
