@@ -1,12 +1,13 @@
 """One window through the score graph: against the published code, and against its own matrix products run bare.
 
-    python -m benchmarks.inference_speed [--threads 2] [--batches 1 8 16] [--repeats 12]
+    python -m benchmarks.inference_speed [--threads 2] [--batches 1 8 16] [--repeats 12] [--openvino]
 
 The model has the paper's size (window 100, 25 features, 512 wide, 3 layers, random weights) and the published score.
 Contestants take turns: the published code's way in eager PyTorch, the fp32 graph, the int8-dynamic graph, and the
 floor: every matrix product of the fp32 graph, same shapes, same runtime and threads, with nothing between them. Times
 are per window, by the clock and by CPU time, medians; other work on the machine disturbs CPU time less. The scores of
-the first two are compared, and the products of the floor are those that the graph has.
+the first two are compared, and the products of the floor are those that the graph has. `--openvino` adds the same two
+files run by OpenVINO (`pip install openvino`).
 """
 
 import argparse
@@ -38,6 +39,8 @@ TITLES = {
     "fp32": "at-infer, fp32",
     "int8": "at-infer, int8-dynamic",
     "floor": "matrix products alone",
+    "openvino fp32": "OpenVINO, fp32",
+    "openvino int8": "OpenVINO, int8-dynamic",
 }
 
 
@@ -88,6 +91,16 @@ def check_products(path: Path, network: AnomalyTransformer) -> None:
     assert found == sorted(int(np.prod(right)) for _, right in shapes if len(right) == 2)
 
 
+def by_openvino(path: Path, windows: Floats, threads: int) -> Callable[[], Any]:
+    """The score of an exported file by OpenVINO's CPU plugin."""
+    import openvino
+
+    options = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+    model = openvino.Core().compile_model(str(path), "CPU", options)
+    request = model.create_infer_request()
+    return lambda: request.infer({0: windows})[model.output("score")]
+
+
 def measure(folder: Path, batch: int, args: argparse.Namespace) -> dict[str, dict[str, float]]:
     """Milliseconds per window of every contestant at one batch size."""
     network = checkpoint(512, ScoreConfig(mode="published")).network()
@@ -100,6 +113,9 @@ def measure(folder: Path, batch: int, args: argparse.Namespace) -> dict[str, dic
         "int8": lambda: sessions["int8"].run(["score"], {"window": windows})[0],
         "floor": floor(network, batch, args.threads),
     }
+    if args.openvino:
+        for name in sessions:
+            contestants[f"openvino {name}"] = by_openvino(folder / name / "model.onnx", windows, args.threads)
     clock: dict[str, list[float]] = {name: [] for name in contestants}
     cpu: dict[str, list[float]] = {name: [] for name in contestants}
     answers = {}
@@ -109,7 +125,8 @@ def measure(folder: Path, batch: int, args: argparse.Namespace) -> dict[str, dic
             answers[name] = run()
             clock[name].append((time.perf_counter() - begin) / batch * 1e3)
             cpu[name].append((time.process_time() - begin_cpu) / batch * 1e3)
-    np.testing.assert_allclose(answers["fp32"], answers["published"], rtol=5e-2, atol=1e-5)
+    for name in answers.keys() & {"fp32", "openvino fp32"}:
+        np.testing.assert_allclose(answers[name], answers["published"], rtol=5e-2, atol=1e-4)
     return {
         name: {
             "clock_ms": statistics.median(clock[name][2:]),
@@ -126,6 +143,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 16])
     parser.add_argument("--repeats", type=int, default=12)
+    parser.add_argument("--openvino", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     results = {}
@@ -139,10 +157,9 @@ def main() -> None:
         for batch in args.batches:
             results[batch] = found = measure(Path(name), batch, args)
             print(f"batch {batch}, {args.threads} threads, per window")
-            for key, title in TITLES.items():
-                times = found[key]
+            for key, times in found.items():
                 print(
-                    f"  {title:26}{times['clock_ms']:8.2f} ms{times['best_ms']:8.2f} ms at best"
+                    f"  {TITLES[key]:26}{times['clock_ms']:8.2f} ms{times['best_ms']:8.2f} ms at best"
                     f"{times['cpu_ms']:8.2f} ms of CPU{found['published']['cpu_ms'] / times['cpu_ms']:7.2f}x"
                 )
             ratios = [found["fp32"][kind] / found["floor"][kind] for kind in ("clock_ms", "best_ms", "cpu_ms")]
