@@ -88,7 +88,7 @@ def test_the_file_tells_how_it_came_about(score: Score, models: Path) -> None:
     assert told["version"] == __version__
     assert told["engine_file"] == "model.onnx"
     assert told["threshold"] == 0.5
-    assert told["score"] == {"mode": "reconstruction", "temperature": 50.0, "smooth": 3}
+    assert told["score"] == {"mode": "reconstruction", "temperature": 50.0, "smooth": 3, "normalise_errors": False}
     assert "start every 5 rows" in told["alignment"]
     assert told["options"]["stride"] == 5
     again = score(rows(100))
