@@ -34,6 +34,7 @@ from training.model import AnomalyTransformer
 
 Floats = NDArray[np.float32]
 WINDOW = 100
+PAUSE_S = 0.1  # threads of the contestant before go on spinning for a while, at the cost of the next one
 TITLES = {
     "published": "published code, PyTorch",
     "fp32": "at-infer, fp32",
@@ -121,6 +122,7 @@ def measure(folder: Path, batch: int, args: argparse.Namespace) -> dict[str, dic
     answers = {}
     for _ in range(args.repeats + 2):
         for name, run in contestants.items():
+            time.sleep(PAUSE_S)
             begin, begin_cpu = time.perf_counter(), time.process_time()
             answers[name] = run()
             clock[name].append((time.perf_counter() - begin) / batch * 1e3)
