@@ -26,6 +26,7 @@ from at_infer.parquet import read_table
 from at_infer.threshold import threshold_from_quantiles
 from at_infer.windows import ALIGNMENT, window_starts
 from export import parity
+from export.fold import fold
 from export.graphs import (
     FP32_OPS,
     FP32_OPS_BESIDE_PRODUCTS,
@@ -199,16 +200,18 @@ def _make(
             of_mode = threshold_from_quantiles(levels, causal.quantiles[score.mode], causal.threshold)
             causal = replace(causal, threshold=of_mode)
 
-    def build(low: bool) -> ScoreGraph | AssociationsGraph:
+    def build(optimised: bool) -> ScoreGraph | AssociationsGraph:
         network = checkpoint.network()
-        if low and config.precision in DTYPES:
+        if optimised and config.precision in DTYPES:
             lower_precision(network, DTYPES[config.precision], every_product=config.on_turing)
+        elif optimised:
+            fold(network)
         if graph == "associations":
             return AssociationsGraph(network, checkpoint.scaler)
         return ScoreGraph(network, checkpoint.scaler, discrepancy, score, checkpoint.normal, config.outputs)
 
-    lowered = build(low=True)
-    model = trace(lowered, lowered.outputs)
+    optimised = build(optimised=True)
+    model = trace(optimised, optimised.outputs)
     if config.precision == "int8":
         assert calibration is not None
         model = quantize_for_engines(model, calibration)
@@ -217,8 +220,9 @@ def _make(
     tolerance = None
     if config.atol is not None and config.rtol is not None:
         tolerance = parity.Tolerance(config.atol, config.rtol)
+    reference = build(optimised=False)
     figures = parity.check(
-        model, build(low=False), precision=config.precision, threshold=threshold.value, real=real, tolerance=tolerance
+        model, reference, precision=config.precision, threshold=threshold.value, real=real, tolerance=tolerance
     )
     fp32_ops = FP32_OPS_BESIDE_PRODUCTS if config.on_turing else FP32_OPS
     if config.precision == "fp32":
