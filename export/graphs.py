@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from at_infer.config import DiscrepancyConfig, Normal, Scaler, ScoreConfig
 from at_infer.criterion import NOTHING_USUAL, error_weights
 from at_infer.errors import ConfigError
+from export.fold import linear
 from training.discrepancy import association_discrepancy
-from training.errors import feature_errors
+from training.errors import averages, feature_errors
 from training.model import AnomalyTransformer, Layer
 
 Output = Literal["score", "error", "discrepancy", "reconstruction"]
@@ -54,12 +55,14 @@ class ScoreGraph(nn.Module):
         if score.error_kind.normalised:
             weights = torch.from_numpy(error_weights(normal, score.error_kind))
         self.register_buffer("error_weights", weights)
+        lowered = any(isinstance(module, HalfProduct) for module in network.modules())
+        self.mean = pooled_mean if lowered else LocalMean(network.config.window)
 
     def forward(self, window: Tensor) -> tuple[Tensor, ...]:
         """`score`, `error`, `discrepancy` (B,N); `reconstruction` (B,N,F) in units of the scaler."""
         x = self.scale(window)
         x_hat, associations = self.network(x)
-        errors = feature_errors(x_hat - x, self.score.error_kind, self.error_weights)
+        errors = feature_errors(x_hat - x, self.score.error_kind, self.error_weights, self.mean)
         found: dict[Output, Tensor] = {"reconstruction": x_hat, "error": errors.mean(-1)}
         found["discrepancy"] = association_discrepancy(associations, self.discrepancy)
         found["score"] = self.criterion(found["error"], found["discrepancy"])
@@ -119,6 +122,27 @@ class Scale(nn.Module):
         return (window - self.mean) / self.deviation
 
 
+class LocalMean(nn.Module):
+    """training.errors.local_mean with its matrix as a constant of the graph."""
+
+    averages: Tensor
+
+    def __init__(self, window: int) -> None:
+        super().__init__()
+        self.register_buffer("averages", averages(window))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B,N,F) -> (B,N,F)."""
+        return self.averages @ x
+
+
+def pooled_mean(x: Tensor) -> Tensor:
+    """The same for GPUs that cannot multiply matrices in float32."""
+    reach = x.shape[1] // 2
+    pooled = F.avg_pool2d(x.unsqueeze(1), (2 * reach + 1, 1), stride=1, padding=(reach, 0), count_include_pad=False)
+    return pooled.squeeze(1)
+
+
 class HalfLinear(nn.Module):
     """A linear layer whose product runs in half precision between float32 neighbours."""
 
@@ -176,9 +200,9 @@ def lower_precision(network: AnomalyTransformer, dtype: torch.dtype, *, every_pr
         attention.project = SplitProjection(attention.project, config.heads, dtype, rest)  # type: ignore[assignment]
         attention.out = _linear(attention.out.weight, attention.out.bias, dtype)  # type: ignore[assignment]
         for i in (0, 2):
-            linear = layer.feed_forward[i]
-            assert isinstance(linear, nn.Linear)
-            layer.feed_forward[i] = _linear(linear.weight, linear.bias, dtype)
+            product = layer.feed_forward[i]
+            assert isinstance(product, nn.Linear)
+            layer.feed_forward[i] = _linear(product.weight, product.bias, dtype)
         if every_product:
             attention.product = HalfProduct(max(config.window, config.width // config.heads), dtype)
     if every_product:
@@ -190,6 +214,4 @@ def lower_precision(network: AnomalyTransformer, dtype: torch.dtype, *, every_pr
 def _linear(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> nn.Module:
     if dtype != torch.float32:
         return HalfLinear(weight, bias, dtype)
-    linear = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
-    linear.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
-    return linear
+    return linear(weight, bias)

@@ -12,12 +12,13 @@ import torch
 from at_infer.config import SCORE_MODES, DiscrepancyConfig, Distance, HeadRule, ScoreConfig
 from at_infer.criterion import error_and_discrepancy, score_outputs
 from at_infer.engines.ort import open_session
-from export.graphs import OUTPUTS, AssociationsGraph, ScoreGraph, lower_precision
+from export.graphs import OUTPUTS, AssociationsGraph, ScoreGraph, lower_precision, pooled_mean
 from export.parity import run_onnx, run_reference
 from export.to_onnx import finish, trace
 from tests.checkpoints import FEATURES, WINDOW, checkpoint, raw_windows
 from tests.exported import metadata
 from training.checkpoint import Checkpoint
+from training.errors import local_mean
 
 
 def score_graph(source: Checkpoint, outputs=OUTPUTS) -> ScoreGraph:
@@ -160,3 +161,9 @@ def test_huge_batches_and_single_windows_agree(traced):
     together = session.run(["score"], {"window": windows})[0]
     alone = np.concatenate([session.run(["score"], {"window": w[None]})[0] for w in windows])
     np.testing.assert_allclose(together, alone, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("window", [1, 2, 7, 100])
+def test_both_ways_to_the_local_mean_agree(window):
+    x = 1e3 * torch.randn(3, window, 4)
+    torch.testing.assert_close(pooled_mean(x), local_mean(x), rtol=1e-5, atol=1e-3)
