@@ -381,7 +381,7 @@ def test_a_loss_that_stops_being_finite_later_leaves_no_state_either(
     real = loop._Run._step
 
     def diverging(self: Any, x: torch.Tensor) -> Any:
-        return real(self, x * float("nan") if self.state.step == 13 else x)
+        return real(self, x * float("nan") if self.state.position.step == 13 else x)
 
     monkeypatch.setattr(loop._Run, "_step", diverging)
     with pytest.raises(DataError, match=r"the loss is not finite after step 1[4-8]"):

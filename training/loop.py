@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from at_infer import __version__
-from at_infer.config import Fill, ModelConfig, Normal, ScoreConfig, TrainConfig
-from at_infer.errors import CheckpointError, ConfigError, DataError
+from at_infer.config import Fill, ModelConfig, ScoreConfig, TrainConfig
+from at_infer.errors import ConfigError, DataError
 from at_infer.interrupt import Interrupt
-from at_infer.threshold import QUANTILE_LEVELS
-from training.calibration import calibrate, first_rows, most_causal_windows, usual
-from training.checkpoint import Checkpoint, read_tensors, write_tensors
+from training.checkpoint import Checkpoint
 from training.data import TrainingData, Windows
 from training.device import check_device
+from training.finish import finish
 from training.model import AnomalyTransformer
 from training.objective import Objective, objective
-from training.scales import learned_scales
-from training.selection import AutoScore, rate
+from training.resume import TrainingState
+from training.selection import AutoScore
 
 SAVE_EVERY_S = 60.0  # a killed run loses at most this much work
 
@@ -46,19 +44,6 @@ class Progress:
 
 
 Observer = Callable[[Progress], None]
-
-
-@dataclass(slots=True)
-class _State:
-    """What a resumed run needs besides weights and optimiser."""
-
-    epoch: int = 0
-    step_in_epoch: int = 0
-    step: int = 0
-    best_loss: float = float("inf")
-    best_epoch: int = -1
-    epochs: list[dict[str, float]] = field(default_factory=list)
-    finished: bool = False
 
 
 def fit(
@@ -91,7 +76,7 @@ def fit(
 
 
 class _Run:
-    """One training run: network, optimiser, data on the device, and the state to resume from."""
+    """One training run: data on the device, and the state to resume from."""
 
     def __init__(
         self,
@@ -105,17 +90,19 @@ class _Run:
         self.data, self.config, self.resume_path = data, config, resume_path
         self.device = check_device(device, config)
         torch.manual_seed(config.seed)
-        self.network = AnomalyTransformer(model_config).to(self.device)
-        self.best = _copy(self.network.state_dict())
-        self.forward = torch.compile(self.network) if config.compile else self.network
-        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=config.learning_rate)
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "fp16")
+        network = AnomalyTransformer(model_config).to(self.device)
+        self.forward = torch.compile(network) if config.compile else network
         self.steps_per_epoch = -(-len(data.train.starts) // config.batch_size)
         total = self.steps_per_epoch * config.epochs
         self.total_steps = min(total, config.max_steps or total)
-        # Losses stay on the device until they are shown, so that a GPU is not made to wait.
-        self.history = torch.zeros(self.total_steps, 2, device=self.device)
-        self.state = _State()
+        self.state = TrainingState(
+            network,
+            torch.optim.Adam(network.parameters(), lr=config.learning_rate),
+            torch.amp.GradScaler(self.device.type, enabled=config.precision == "fp16"),
+            # Losses stay on the device until they are shown, so that a GPU is not made to wait.
+            history=torch.zeros(self.total_steps, 2, device=self.device),
+            best=_copy(network.state_dict()),
+        )
         self.values, self.train_starts, self.validation_values, self.validation_starts = self._move(data)
         self.data_sha256 = data.fingerprint()
         self.window_steps = torch.arange(model_config.window, device=self.device)
@@ -134,24 +121,24 @@ class _Run:
     def train(self, observe: Observer) -> None:
         """Epochs until the limit, early stopping or `max_steps`."""
         with Interrupt() as self.interrupt:
-            while not self.state.finished:
+            while not self.state.position.finished:
                 self._epoch(observe)
 
     def _epoch(self, observe: Observer) -> None:
-        state = self.state
+        state, position = self.state, self.state.position
         order = torch.from_numpy(
-            np.random.default_rng([self.config.seed, state.epoch]).permutation(len(self.train_starts))
+            np.random.default_rng([self.config.seed, position.epoch]).permutation(len(self.train_starts))
         ).to(self.device)
         saved = shown = began = time.monotonic()
         windows = 0
-        while state.step_in_epoch < self.steps_per_epoch and state.step < self.total_steps:
-            first = state.step_in_epoch * self.config.batch_size
+        while position.step_in_epoch < self.steps_per_epoch and position.step < self.total_steps:
+            first = position.step_in_epoch * self.config.batch_size
             batch = order[first : first + self.config.batch_size]
             losses = self._step(self._windows(self.values, self.train_starts[batch]))
-            self.history[state.step, 0] = losses.reconstruction
-            self.history[state.step, 1] = losses.discrepancy
-            state.step += 1
-            state.step_in_epoch += 1
+            state.history[position.step, 0] = losses.reconstruction
+            state.history[position.step, 1] = losses.discrepancy
+            position.step += 1
+            position.step_in_epoch += 1
             windows += len(batch)
             now = time.monotonic()
             if now - shown > 0.2:
@@ -180,36 +167,37 @@ class _Run:
             strategy=self.config.strategy,
             lambda_=self.config.lambda_,
         )
-        self.optimizer.zero_grad(set_to_none=True)
-        self.scaler.scale(losses.loss).backward()
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+        state = self.state
+        state.optimizer.zero_grad(set_to_none=True)
+        state.scaler.scale(losses.loss).backward()
+        state.scaler.step(state.optimizer)
+        state.scaler.update()
         return losses
 
     def _end_epoch(self, observe: Observer, windows_per_s: float) -> None:
         """Validate, remember the best weights, decide whether to go on."""
-        state = self.state
+        state, position = self.state, self.state.position
         progress = self._progress(windows_per_s)
         validation = self._validate()
         self._require_finite("validation loss", validation.values())
         progress.validation = validation
-        progress.best = validation["reconstruction"] < state.best_loss
+        progress.best = validation["reconstruction"] < position.best_loss
         if progress.best:
-            state.best_loss, state.best_epoch = validation["reconstruction"], state.epoch
-            self.best = _copy(self.network.state_dict())
-        state.epochs.append(
+            position.best_loss, position.best_epoch = validation["reconstruction"], position.epoch
+            state.best = _copy(state.network.state_dict())
+        position.epochs.append(
             {
-                "epoch": state.epoch + 1,
-                "step": state.step,
+                "epoch": position.epoch + 1,
+                "step": position.step,
                 "reconstruction": progress.reconstruction,
                 "discrepancy": progress.discrepancy,
                 "validation_reconstruction": validation["reconstruction"],
                 "validation_discrepancy": validation["discrepancy"],
             }
         )
-        patience_over = state.epoch - state.best_epoch >= self.config.patience
-        state.epoch, state.step_in_epoch = state.epoch + 1, 0
-        state.finished = patience_over or state.epoch >= self.config.epochs or state.step >= self.total_steps
+        patience_over = position.epoch - position.best_epoch >= self.config.patience
+        position.epoch, position.step_in_epoch = position.epoch + 1, 0
+        position.finished = patience_over or position.epoch >= self.config.epochs or position.step >= self.total_steps
         self.save()
         observe(progress)
 
@@ -238,13 +226,13 @@ class _Run:
 
     def _progress(self, windows_per_s: float) -> Progress:
         """Losses are the mean over the epoch so far."""
-        state = self.state
-        mean = self.history[max(0, state.step - state.step_in_epoch) : state.step].mean(0).tolist()
+        position = self.state.position
+        mean = self.state.history[max(0, position.step - position.step_in_epoch) : position.step].mean(0).tolist()
         self._require_finite("loss", mean)
         return Progress(
-            epoch=state.epoch + 1,
+            epoch=position.epoch + 1,
             epochs=self.config.epochs,
-            step=state.step,
+            step=position.step,
             steps=self.total_steps,
             windows_per_s=windows_per_s,
             reconstruction=mean[0],
@@ -256,14 +244,14 @@ class _Run:
             if self.resume_path is not None:
                 self.resume_path.unlink(missing_ok=True)  # a run that continues from it would end here again
             raise DataError(
-                f"training: the {what} is not finite after step {self.state.step}; lower --learning-rate or look at "
-                f"the data for extreme values"
+                f"training: the {what} is not finite after step {self.state.position.step}; "
+                f"lower --learning-rate or look at the data for extreme values"
             )
 
     def _identity(self) -> dict[str, Any]:
         """What must be the same for a resumed run to end like an uninterrupted one."""
         return {
-            "model": self.network.config.to_dict(),
+            "model": self.state.network.config.to_dict(),
             "train": self.config.to_dict(),
             "data": self.data_sha256,
             "threads": torch.get_num_threads() if self.device.type == "cpu" else 0,
@@ -271,122 +259,27 @@ class _Run:
         }
 
     def save(self) -> None:
-        """Keep the state for `--resume`, atomically."""
-        if self.resume_path is None:
-            return
-        state = self.state
-        write_tensors(
-            self.resume_path,
-            {
-                "identity": self._identity(),
-                "state": {name: getattr(state, name) for name in _State.__slots__},
-                "network": self.network.state_dict(),
-                "best": self.best,
-                "optimizer": self.optimizer.state_dict(),
-                "scaler": self.scaler.state_dict(),
-                "history": self.history[: state.step].clone(),
-            },
-        )
+        """Keep the state for `--resume`."""
+        if self.resume_path is not None:
+            self.state.save(self.resume_path, self._identity())
 
     def restore(self) -> None:
         """Continue from what `save` wrote, if it belongs to this very run."""
         assert self.resume_path is not None
-        path = self.resume_path
-        saved = read_tensors(path)
-        if not isinstance(saved, dict) or not isinstance(saved.get("identity"), dict):
-            raise CheckpointError(f"{path}: is not the state of an interrupted training; delete it and start again")
-        for name, value in self._identity().items():
-            if saved["identity"].get(name) != value:
-                raise CheckpointError(
-                    f"{path}: belongs to a run with other {name} settings; resume with the same options and data, "
-                    f"or delete it and start again"
-                )
-        try:
-            self.state = _State(**saved["state"])
-            self.best = saved["best"]
-            for weights in (self.best, saved["network"]):  # both must fit
-                self.network.load_state_dict(weights)
-            self.optimizer.load_state_dict(saved["optimizer"])
-            self.scaler.load_state_dict(saved["scaler"])
-            self.history[: self.state.step] = saved["history"].to(self.device)
-        except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):
-            raise CheckpointError(f"{path}: is damaged or of another version; delete it and start again") from None
+        self.state.restore(self.resume_path, self._identity())
 
     def finish(self, score: ScoreConfig | AutoScore, ratio: float, fill: Fill) -> Checkpoint:
-        """Best weights, what is usual for them, the score if it is to be chosen, and its threshold."""
-        self.network.load_state_dict(self.best)
-        self.network.eval()
-        starts = self.data.validation.starts
-        normal = usual(
-            self.network,
+        """A checkpoint of the best weights."""
+        return finish(
+            self.state,
+            self.data,
             self.validation_values,
-            self.validation_starts,
-            self.config.discrepancy,
-            self.config.batch_size,
-        )
-        selection = None
-        if isinstance(score, AutoScore):
-            selection = self._rate(score, normal)
-            score = score.chosen(selection)
-        calibration = calibrate(
-            self.network,
-            self.validation_values,
-            starts,
-            self.data.validation.series_rows,
-            discrepancy=self.config.discrepancy,
-            score=score,
+            self.config,
+            score,
             ratio=ratio,
-            normal=normal,
-            batch_size=self.config.batch_size,
-            most_causal_windows=most_causal_windows(self.state.step * self.config.batch_size),
-        )
-        history = self.history[: self.state.step].cpu()
-        return Checkpoint(
-            model=self.network.config,
-            state_dict={name: tensor.cpu() for name, tensor in self.best.items()},
-            columns=self.data.columns,
-            time_column=self.data.time_column,
-            series_column=self.data.series_column,
-            scaler=self.data.scaler,
             fill=fill,
-            discrepancy=self.config.discrepancy,
-            score=score,
-            threshold=calibration.threshold,
-            quantile_levels=list(QUANTILE_LEVELS),
-            quantiles=calibration.quantiles,
-            causal=calibration.causal,
-            normal=calibration.normal,
-            train={
-                "config": self.config.to_dict(),
-                "seed": self.config.seed,
-                "epochs": self.state.epochs,
-                "best_epoch": self.state.best_epoch + 1,
-                "steps": {"reconstruction": history[:, 0].clone(), "discrepancy": history[:, 1].clone()},
-                "rows": {"train": self.data.train.rows, "validation": self.data.validation.rows},
-                "windows": {"train": len(self.data.train.starts), "validation": len(starts)},
-                "scales": learned_scales(
-                    self.network, self.validation_values, self.validation_starts, self.config.batch_size
-                ),
-                "data_sha256": self.data_sha256,
-                "selection": selection,
-                "device": str(self.device),
-                "at_infer": __version__,
-                "torch": str(torch.__version__),
-            },
-        )
-
-    def _rate(self, score: AutoScore, normal: Normal) -> list[dict[str, Any]]:
-        part, window = self.data.validation, self.network.config.window
-        firsts = first_rows(part.starts, part.series_rows, window).tolist()
-        return rate(
-            score.candidates(),
-            self.network,
-            [part.values[first : first + rows] for first, rows in zip(firsts, part.series_rows, strict=True)],
-            discrepancy=self.config.discrepancy,
-            normal=normal,
-            seed=self.config.seed,
             device=self.device,
-            batch_size=self.config.batch_size,
+            data_sha256=self.data_sha256,
         )
 
 
