@@ -10,7 +10,6 @@ out like the datasets of the benchmarks (smap/test.parquet, ...), adds what chan
 
 import argparse
 import json
-import resource
 import tempfile
 import time
 from pathlib import Path
@@ -25,6 +24,7 @@ from at_infer.metrics.alarms import point_adjusted
 from at_infer.metrics.runs import runs
 from at_infer.parquet.labels import read_labelled
 from at_infer.protocol import choose_protocol
+from benchmarks.peak_memory import peak_mb
 from tests import metric_oracles as oracle
 
 DELTA = 2.5
@@ -130,8 +130,7 @@ def main() -> None:
         print(
             f"{dataset}: point-adjusted F1 {figures['every_100th']:.4f} every 100th row, {figures['random']:.4f} random"
         )
-    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    report = {"benchmark": "evaluation_speed", "runs": runs_, "peak_mb": round(peak_mb), "chance": of_chance}
+    report = {"benchmark": "evaluation_speed", "runs": runs_, "peak_mb": round(peak_mb()), "chance": of_chance}
     print(json.dumps(report))
 
 

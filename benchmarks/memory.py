@@ -19,17 +19,15 @@ import polars as pl
 from at_infer.config import ScoreConfig
 from benchmarks.models import export, write_rows
 
-# VmHWM, not ru_maxrss: the latter begins with what the parent had when it forked.
 PROGRAM = """
-import re, sys
-from pathlib import Path
+import sys
 from at_infer.cli import app
+from benchmarks.peak_memory import peak_mb
 try:
     app(sys.argv[1:])
 except SystemExit as exit_:
     code = exit_.code
-peak_kb = re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]
-print(int(peak_kb) // 1024, code)
+print(int(peak_mb()), code)
 """
 
 

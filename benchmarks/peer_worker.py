@@ -8,12 +8,13 @@ standard input, and at the end of input tells its peak memory. Each answer is on
 
 import json
 import pickle
-import re
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from benchmarks.peak_memory import peak_mb
 
 THREADS = 2
 WINDOW = 100
@@ -105,13 +106,6 @@ def fit(name: str, folder: Path) -> None:
 
         detector = IsolationForest(random_state=0).fit(rows_of(folder / "rows.parquet"))
     (folder / f"{name}.pickle").write_bytes(pickle.dumps(detector))
-
-
-def peak_mb() -> float:
-    """VmHWM, not ru_maxrss: the latter begins with what the parent had when it forked."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
-    assert found is not None
-    return int(found[1]) / 1000
 
 
 def main() -> None:

@@ -10,7 +10,6 @@ import argparse
 import json
 import math
 import multiprocessing
-import resource
 import statistics
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from at_infer.config import DiscrepancyConfig, ModelConfig
+from benchmarks.peak_memory import peak_mb
 from benchmarks.published import published_forward, published_kl
 from training.device import flush_denormals
 from training.model import AnomalyTransformer
@@ -109,7 +109,7 @@ def measure(name: str, args: argparse.Namespace, connection: "multiprocessing.co
         step(model, x)
         optimizer.step()
         connection.send(time.perf_counter() - start)
-    connection.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    connection.send(peak_mb())
 
 
 def main() -> None:

@@ -272,36 +272,34 @@ def test_the_fingerprint_tells_data_apart(write_parquet: WriteParquet) -> None:
 
 def test_loading_and_training_take_about_the_float32_size_of_the_data(tmp_path: Path) -> None:
     """Neither float64 copies nor overlapping windows: 2 million rows at stride 1 would be 6.4 GB of windows."""
-    rows, features, mib = 2_000_000, 8, 2**20
+    rows, features = 2_000_000, 8
     rng = np.random.default_rng(0)
     frame = pl.DataFrame({f"f{j}": rng.standard_normal(rows) for j in range(features)})
     frame.write_parquet(tmp_path / "big.parquet", compression="uncompressed")
     frame[:20_000].write_parquet(tmp_path / "small.parquet")
     del frame
     program = """
-import json, resource, sys
+import json
+from benchmarks.peak_memory import peak_mb
 from training.data import DataConfig, load
 from training.loop import fit
 from at_infer.config import ModelConfig, ScoreConfig, TrainConfig
 
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
 def run(name, share):
     load(DataConfig(source=name), window=100)
-    loaded = peak()
+    loaded = peak_mb()
     data = load(DataConfig(source=name, validation=share), window=100, stride=1)
     model = ModelConfig(features=8, window=100, width=8, heads=2, layers=1, feed_forward=8)
     fit(data, model, TrainConfig(max_steps=1), ScoreConfig())
-    return loaded, peak()
+    return loaded, peak_mb()
 
 run("small.parquet", 0.1)
-before = peak()
+before = peak_mb()
 loaded, trained = run("big.parquet", 0.001)
 print(json.dumps({"load": loaded - before, "train": trained - before}))
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, capture_output=True, text=True)
     used = json.loads(done.stdout)
-    float32_size = 4 * rows * features
-    assert used["load"] < 1.7 * float32_size, {name: size / mib for name, size in used.items()}
-    assert used["train"] < 2.2 * float32_size, {name: size / mib for name, size in used.items()}
+    float32_mb = 4 * rows * features / 2**20
+    assert used["load"] < 1.7 * float32_mb, used
+    assert used["train"] < 2.2 * float32_mb, used
