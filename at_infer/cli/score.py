@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -150,6 +150,16 @@ def score(
         on_bad_rows=on_bad_rows,
         explain=explain,
     )
+    given: dict[str, Any] = {
+        "time_column": time_column,
+        "series_column": series_column,
+        "one_series": one_series,
+        "series_per_file": series_per_file,
+        "provider": provider,
+        "batch_size": batch_size,
+        "overwrite": overwrite,
+        "say": _say,
+    }
     if ray is not None:
         from functools import partial
 
@@ -165,17 +175,10 @@ def score(
                 output or Path("scores"),
                 options,
                 open_workers=partial(ray_workers, address=ray, most=workers, say=_say),
-                time_column=time_column,
-                series_column=series_column,
-                one_series=one_series,
-                series_per_file=series_per_file,
-                provider=provider,
                 threads=threads or 1,
-                batch_size=batch_size,
                 split_rows=split_rows,
-                overwrite=overwrite,
                 observe=bar.show,
-                say=_say,
+                **given,
             )
         print(summary_as_json(on_cluster) if as_json else f"{_text(on_cluster)}\n{_text_of_cluster(on_cluster)}")
         return
@@ -185,17 +188,10 @@ def score(
             engine,
             output or Path("scores.parquet"),
             options,
-            time_column=time_column,
-            series_column=series_column,
-            one_series=one_series,
-            series_per_file=series_per_file,
-            provider=provider,
             threads=threads,
-            batch_size=batch_size,
-            overwrite=overwrite,
             resume=resume,
             observe=bar.show,
-            say=_say,
+            **given,
         )
     print(summary_as_json(summary) if as_json else _text(summary))
 
