@@ -45,7 +45,19 @@ def render(title: str, description: dict[str, Any], arrays: Arrays) -> str:
 <style>{_asset("report.css")}</style>
 </head>
 <body>
+<header>
+<p class="eyebrow">at-infer · <span id="source"></span></p>
+<h1 id="headline"></h1>
+<p id="subline" class="lead"></p>
+</header>
+<main>
 {_asset(f"{description['kind']}.html")}
+<section class="panel">
+<h2>About this report</h2>
+<dl id="facts" class="facts"></dl>
+<ul id="notes" class="notes"></ul>
+</section>
+</main>
 <!-- uPlot:
 {_asset("uPlot.LICENSE")}
 -->
