@@ -1,4 +1,4 @@
-"""Untrained models and generated files that the benchmarks of scoring share."""
+"""Untrained models and generated files that benchmarks of scoring share; tests make their models here, too."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import torch
 
-from at_infer.config import DiscrepancyConfig, ModelConfig, Scaler, ScoreConfig
+from at_infer.config import DiscrepancyConfig, Fill, ModelConfig, Scaler, ScoreConfig
 from at_infer.threshold import QUANTILE_LEVELS
 from export.pipeline import ExportConfig, export_model
 from training.calibration import calibrate
@@ -16,29 +16,39 @@ from training.model import AnomalyTransformer
 FEATURES = 25
 
 
-def checkpoint(width: int, score: ScoreConfig, layers: int = 3, heads: int = 8) -> Checkpoint:
-    """Window 100, 25 features, random weights; calibrated on noise."""
-    torch.manual_seed(0)
-    config = ModelConfig(features=FEATURES, width=width, feed_forward=width, layers=layers, heads=heads)
+def untrained(
+    config: ModelConfig,
+    score: ScoreConfig,
+    discrepancy: DiscrepancyConfig,
+    *,
+    windows: int,
+    ratio: float,
+    scaler: Scaler | None = None,
+    time_column: str | None = None,
+    fill: Fill = "error",
+    seed: int = 0,
+) -> Checkpoint:
+    """Random weights, honestly calibrated on so many windows of noise."""
+    torch.manual_seed(seed)
     network = AnomalyTransformer(config).eval()
-    window, discrepancy = network.config.window, DiscrepancyConfig(head_rule="published")
+    features, rows = config.features, windows * config.window
     calibration = calibrate(
         network,
-        torch.randn(4 * window, FEATURES),
-        np.arange(0, 4 * window, window),
-        [4 * window],
+        torch.randn(rows, features),
+        np.arange(0, rows, config.window),
+        [rows],
         discrepancy=discrepancy,
         score=score,
-        ratio=0.01,
+        ratio=ratio,
     )
     return Checkpoint(
-        model=network.config,
+        model=config,
         state_dict=network.state_dict(),
-        columns=[f"f{i:02}" for i in range(FEATURES)],
-        time_column="timestamp",
+        columns=[f"f{i:02}" for i in range(features)],
+        time_column=time_column,
         series_column=None,
-        scaler=Scaler(mean=[0.0] * FEATURES, scale=[1.0] * FEATURES),
-        fill="error",
+        scaler=scaler or Scaler(mean=[0.0] * features, scale=[1.0] * features),
+        fill=fill,
         discrepancy=discrepancy,
         score=score,
         threshold=calibration.threshold,
@@ -48,6 +58,13 @@ def checkpoint(width: int, score: ScoreConfig, layers: int = 3, heads: int = 8) 
         normal=calibration.normal,
         train={},
     )
+
+
+def checkpoint(width: int, score: ScoreConfig, layers: int = 3, heads: int = 8) -> Checkpoint:
+    """Window 100, 25 features."""
+    config = ModelConfig(features=FEATURES, width=width, feed_forward=width, layers=layers, heads=heads)
+    published = DiscrepancyConfig(head_rule="published")
+    return untrained(config, score, published, windows=4, ratio=0.01, time_column="timestamp")
 
 
 def export(folder: Path, width: int, score: ScoreConfig, layers: int = 3, heads: int = 8) -> Path:

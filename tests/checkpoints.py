@@ -3,13 +3,10 @@
 from typing import Any
 
 import numpy as np
-import torch
 
-from at_infer.config import DiscrepancyConfig, ModelConfig, Scaler, ScoreConfig
-from at_infer.threshold import QUANTILE_LEVELS
-from training.calibration import calibrate
+from at_infer.config import DiscrepancyConfig, Fill, ModelConfig, Scaler, ScoreConfig
+from benchmarks.models import untrained
 from training.checkpoint import Checkpoint
-from training.model import AnomalyTransformer
 
 WINDOW, FEATURES = 20, 3
 SHAPE = {"features": FEATURES, "window": WINDOW, "width": 16, "heads": 2, "layers": 2, "feed_forward": 16}
@@ -21,41 +18,20 @@ def checkpoint(
     seed: int = 0,
     score: ScoreConfig | None = None,
     discrepancy: DiscrepancyConfig | None = None,
-    fill: str = "error",
+    fill: Fill = "error",
     scaler: Scaler = SCALER,
     **shape: Any,
 ) -> Checkpoint:
-    torch.manual_seed(seed)
-    network = AnomalyTransformer(ModelConfig(**(SHAPE | shape))).eval()
-    features, window = network.config.features, network.config.window
-    score, discrepancy = score or ScoreConfig(), discrepancy or DiscrepancyConfig()
-    calibration = calibrate(
-        network,
-        torch.randn(40 * window, features),
-        np.arange(0, 40 * window, window),
-        [40 * window],
-        discrepancy=discrepancy,
-        score=score,
+    config = ModelConfig(**(SHAPE | shape))
+    return untrained(
+        config,
+        score or ScoreConfig(),
+        discrepancy or DiscrepancyConfig(),
+        windows=40,
         ratio=0.05,
-    )
-    if features != len(scaler.mean):
-        scaler = Scaler(mean=[0.0] * features, scale=[1.0] * features)
-    return Checkpoint(
-        model=network.config,
-        state_dict=network.state_dict(),
-        columns=[f"f{i:02}" for i in range(features)],
-        time_column=None,
-        series_column=None,
-        scaler=scaler,
-        fill=fill,  # type: ignore[arg-type]
-        discrepancy=discrepancy,
-        score=score,
-        threshold=calibration.threshold,
-        quantile_levels=list(QUANTILE_LEVELS),
-        quantiles=calibration.quantiles,
-        causal=calibration.causal,
-        normal=calibration.normal,
-        train={},
+        scaler=scaler if len(scaler.mean) == config.features else None,
+        fill=fill,
+        seed=seed,
     )
 
 
