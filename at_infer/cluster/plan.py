@@ -24,8 +24,8 @@ class SplitPlan:
         split_rows: int,
         looks_back: bool,
     ) -> None:
-        self.places, self.found, self.split_rows, self.looks_back = places, found, split_rows, looks_back
         """`looks_back`: a gap at the start of a piece is filled from the rows before it, however far away."""
+        self.places, self.found, self.split_rows, self.looks_back = places, found, split_rows, looks_back
         self.pieces = [
             piece for series in found.series for piece in cut(series, layout, smooth=smooth, split_rows=split_rows)
         ]

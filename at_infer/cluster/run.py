@@ -1,26 +1,19 @@
 """score_on_workers(): one input cut into splits, scored by any number of workers, kept split by split."""
 
-import json
 import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from at_infer import __version__
+from at_infer.cluster.earlier import finished_summary, open_folder
 from at_infer.cluster.inputs import Columns, Found, Survey, count_short, find_series
-from at_infer.cluster.manifest import (
-    NAME,
-    InputEntry,
-    Manifest,
-    SplitEntry,
-    prepare_folder,
-    remove_splits,
-)
+from at_infer.cluster.manifest import remove_splits
 from at_infer.cluster.plan import SplitPlan
-from at_infer.cluster.scoring import PROPERTY, SplitResult
+from at_infer.cluster.scoring import SplitResult
 from at_infer.cluster.splits import choose_split_rows
 from at_infer.cluster.summary import ClusterSummary, sum_up
 from at_infer.cluster.worker import Failure, Job, Lost, OpenWorkers, Workers, WorkerSettings
@@ -29,7 +22,7 @@ from at_infer.engines.family import PlanOnPaper, file_sha256
 from at_infer.errors import ClusterError, ConfigError, DataError, OutputError
 from at_infer.interrupt import Interrupt
 from at_infer.parquet.parts import check_names
-from at_infer.parquet.ranges import find_places, read_properties
+from at_infer.parquet.ranges import find_places
 from at_infer.pipeline import Observer, Say
 from at_infer.scored import added_columns
 from at_infer.scorer import ScoreOptions, Scorer
@@ -126,9 +119,12 @@ class _Run:
         overwrite: bool,
     ) -> ClusterSummary:
         """Everything from the manifest of an earlier run to the summary of this one."""
-        self._open_folder(identity, overwrite)
-        earlier = self._summary_of_earlier_run()
+        if "://" not in self.source and self.folder.resolve().is_relative_to(Path(self.source).resolve()):
+            raise OutputError(f"{self.folder}: is in the input folder; choose another output")
+        self.manifest = open_folder(self.folder, identity, self.places, overwrite=overwrite)
+        earlier = finished_summary(self.manifest, time.perf_counter() - self.begin)
         if earlier is not None:
+            self.say(f"{self.folder}: all {earlier.skipped_splits} splits are done already")
             return earlier
         try:
             with Interrupt() as self.interrupt, open_workers(settings) as workers:
@@ -140,46 +136,6 @@ class _Run:
                 self.folder.rmdir()  # if nothing has come into it
             raise
         return self._finish(workers)
-
-    def _open_folder(self, identity: dict[str, Any], overwrite: bool) -> None:
-        if "://" not in self.source and self.folder.resolve().is_relative_to(Path(self.source).resolve()):
-            raise OutputError(f"{self.folder}: is in the input folder; choose another output")
-        inputs = [InputEntry.of(place) for place in self.places]
-        start_again = overwrite and (self.folder / NAME).is_file()
-        manifest = None if start_again else Manifest.load(self.folder)
-        if manifest is not None:
-            manifest.check(identity, inputs)
-            manifest.identity = identity
-        prepare_folder(self.folder)
-        self.manifest = manifest or Manifest(self.folder, identity, inputs)
-        self.manifest.inputs = inputs
-        for entry in self.manifest.splits.values():
-            self._look_for_file(entry)
-
-    def _look_for_file(self, entry: SplitEntry) -> None:
-        """A split is done if its file is there and says so, whatever the manifest knew when it was written last."""
-        properties = read_properties(self.folder / entry.file)
-        result = json.loads((properties or {}).get(PROPERTY, "{}"))
-        if result.pop("key", None) == entry.key:
-            entry.status, entry.error, entry.result = "done", None, result
-        elif entry.status == "done":
-            entry.status = "waiting"
-
-    def _summary_of_earlier_run(self) -> ClusterSummary | None:
-        """Nothing is left to do."""
-        manifest = self.manifest
-        if manifest.summary is None or len(manifest.done) < len(manifest.splits):
-            return None
-        self.say(f"{self.folder}: all {len(manifest.splits)} splits are done already")
-        told = manifest.summary | {
-            "resumed_rows": manifest.summary["rows"],
-            "skipped_splits": len(manifest.splits),
-            "lost_workers": 0,
-            "workers": 0,
-            "seconds": time.perf_counter() - self.begin,
-            "rows_per_s": 0.0,
-        }
-        return ClusterSummary(**{entry.name: told[entry.name] for entry in fields(ClusterSummary)})
 
     def _answers(self, workers: Workers, jobs: deque[Job]) -> Iterator[tuple[Job, Any]]:
         """What came of each job; a job whose worker died is given to another."""
