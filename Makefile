@@ -20,8 +20,10 @@ demo: $(INSTALLED)
 	mkdir -p $(DEMO)
 	$(BIN)/at-infer demo -o $(DEMO)
 
+# Two processes of one thread each, whatever they start; the tests of a file stay together, and so do all that start Ray.
+test: export OMP_NUM_THREADS ?= 1
 test: lint browser
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 # Reports are tested in a real browser. Where none can be had, those tests are skipped, and the summary says so.
 browser:

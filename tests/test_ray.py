@@ -1,4 +1,7 @@
-"""`at-infer score --ray` on a real cluster of two workers."""
+"""`at-infer score --ray` on a real cluster of two workers.
+
+All tests that start Ray are here: some count what is left of a cluster, so no two may run side by side.
+"""
 
 import json
 import os
@@ -30,6 +33,7 @@ from benchmarks.scale_out import Measured
 from tests.conftest import Answer
 from tests.in_process import read_splits
 from tests.scored import rows
+from tests.test_examples import EXAMPLES, run_example
 
 Cli = Callable[..., Answer]
 KEYS = ["--series-column", "s", "--time-column", "t"]
@@ -403,6 +407,14 @@ def test_ctrl_c_ends_the_workers_and_says_what_is_kept(models: Path, source: Pat
     assert re.search(r"interrupted: \d+ of 112 splits are kept in .*, the same command goes on from there\n$", errors)
     assert "Traceback" not in errors
     assert actors() == []
+
+
+def test_the_example_runs(models: Path, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for k in range(2):
+        rows(60, seed=k).write_parquet(tmp_path / "data" / f"{k}.parquet")
+    run_example("bash", EXAMPLES / "ray_job.sh", tmp_path / "data", models / "model.onnx", tmp_path / "scores")
+    assert (tmp_path / "scores.html").is_file()
 
 
 @pytest.fixture(scope="module")
