@@ -9,14 +9,13 @@ import numpy as np
 import onnx
 import torch
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
 
 from at_infer.config import ModelConfig, ScoreConfig
 from at_infer.engines.ort import open_session
 from at_infer.errors import ExportError
 from export.graphs import OUTPUTS, AssociationsGraph, ScoreGraph
+from export.parity_variants import at_scale_floor, without_bfloat16
 from export.to_onnx import INPUT
-from training.model import Layer
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -24,7 +23,6 @@ Outputs = dict[str, Floats]
 
 RANDOM_WINDOWS = 32
 BATCH = 16
-SCALE_FLOOR_BIAS = -1e3  # drives sigma to its floor, where all of the prior but its diagonal underflows
 DOUBT = 10.0  # how many times PyTorch's own float32 rounding error a difference may be
 
 
@@ -82,7 +80,7 @@ def check(
     if real is not None:
         natural["real"] = real
     extreme = extreme_windows(config, scaler.mean.numpy(), scaler.deviation.numpy())
-    floor_model, floor_reference = _at_scale_floor(model, reference)
+    floor_model, floor_reference = at_scale_floor(model, reference)
     cases = [
         *((name, windows, model, reference) for name, windows in natural.items()),
         ("extreme", extreme, model, reference),
@@ -116,7 +114,7 @@ def run_reference(
 
 def run_onnx(model: onnx.ModelProto, windows: Floats) -> Outputs:
     """What ONNX Runtime answers."""
-    session = open_session(_without_bfloat16(model).SerializeToString())
+    session = open_session(without_bfloat16(model).SerializeToString())
     names = [output.name for output in session.get_outputs()]
     batches = [session.run(None, {INPUT: part}) for part in _batches(windows)]
     return dict(zip(names, (np.concatenate(parts) for parts in zip(*batches, strict=True)), strict=True))
@@ -286,51 +284,6 @@ def _finds_extreme(found: Outputs, expected: Outputs, unit: float) -> None:
             f"parity: the largest error of extreme window {i} is {peak[i]:.6g} where PyTorch says "
             f"{expected_peak[i]:.6g}; the export is refused"
         )
-
-
-def _at_scale_floor(
-    model: onnx.ModelProto, reference: ScoreGraph | AssociationsGraph
-) -> tuple[onnx.ModelProto, ScoreGraph | AssociationsGraph]:
-    """Copies of both whose scale is at its floor: the same graph, only the bias of the scale differs."""
-    reference = copy.deepcopy(reference)
-    heads = reference.network.config.heads
-    for layer in reference.network.layers:
-        assert isinstance(layer, Layer)
-        with torch.no_grad():
-            layer.attention.project.bias[-heads:] = SCALE_FLOOR_BIAS
-    floor = onnx.ModelProto()
-    floor.CopyFrom(model)
-    for tensor in floor.graph.initializer:
-        if tensor.name.endswith(("attention.project.bias", "attention.project.sigma.bias")):
-            bias = numpy_helper.to_array(tensor).copy()
-            bias[-heads:] = SCALE_FLOOR_BIAS
-            tensor.CopyFrom(numpy_helper.from_array(bias, tensor.name))
-    return floor, reference
-
-
-def _without_bfloat16(model: onnx.ModelProto) -> onnx.ModelProto:
-    """ONNX Runtime has no bfloat16 product on CPUs: round to bfloat16 as the graph says, multiply in float32."""
-    types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
-    products = [n for n in model.graph.node if n.op_type == "MatMul" and types.get(n.input[1]) == TensorProto.BFLOAT16]
-    if not products:
-        return model
-    widened = onnx.ModelProto()
-    widened.CopyFrom(model)
-    names = {node.name for node in products}
-    nodes: list[onnx.NodeProto] = []
-    for node in widened.graph.node:
-        if node.name not in names:
-            nodes.append(node)
-            continue
-        inputs = [f"{name}_as_float_for_{node.name}" for name in node.input]
-        for name, wide in zip(node.input, inputs, strict=True):
-            nodes.append(helper.make_node("Cast", [name], [wide], to=TensorProto.FLOAT))
-        product = f"{node.output[0]}_in_float"
-        nodes.append(helper.make_node("MatMul", inputs, [product]))
-        nodes.append(helper.make_node("Cast", [product], [node.output[0]], to=TensorProto.BFLOAT16))
-    del widened.graph.node[:]
-    widened.graph.node.extend(nodes)
-    return widened
 
 
 def _batches(windows: Floats) -> Sequence[Floats]:
