@@ -182,6 +182,12 @@ class Threshold(Config):
     validation_rows: int
 
 
+def check_ratio(ratio: float) -> None:
+    """Of a threshold: the share of the validation rows above it."""
+    if not 0 <= ratio < 1:
+        raise ConfigError(f"ratio: {ratio:g} is not a share in [0, 1); 0.01 means one percent")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibrated(Config):
     """What is recorded of validation scores of one kind: of whole windows, or each row as the last of its window."""

@@ -1,6 +1,14 @@
-"""How worker threads wait for work."""
+"""How many worker threads there may be, and how they wait for work."""
 
 import os
+
+from at_infer.errors import ConfigError
+
+
+def check_threads(threads: int | None) -> None:
+    """None stands for all CPUs."""
+    if threads is not None and threads < 1:
+        raise ConfigError(f"threads: {threads} is too small; at least 1")
 
 
 def let_threads_sleep() -> None:

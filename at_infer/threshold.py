@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.config import Threshold
+from at_infer.config import Threshold, check_ratio
 from at_infer.errors import ConfigError, DataError
 
 # Every percent up to 99 %, then ever finer: thresholds live in the last percent.
@@ -26,8 +26,7 @@ QUANTILE_LEVELS: tuple[float, ...] = tuple(
 
 def ratio_threshold(scores: NDArray[np.float32], ratio: float) -> float:
     """The smallest threshold that at most a share `ratio` of the scores exceeds (the paper's r)."""
-    if not 0 <= ratio < 1:
-        raise ConfigError(f"ratio: {ratio:g} is not a share in [0, 1); 0.01 means one percent")
+    check_ratio(ratio)
     if not scores.size:
         raise DataError("validation: there are no scores to take a threshold from")
     above = int(ratio * scores.size) + 1
@@ -51,8 +50,7 @@ def threshold_from_quantiles(levels: Sequence[float], values: Sequence[float], l
 
 def quantile_threshold(levels: Sequence[float], values: Sequence[float], ratio: float) -> float:
     """The threshold that a share `ratio` of the validation scores exceeds, from their kept quantiles."""
-    if not 0 <= ratio < 1:
-        raise ConfigError(f"ratio: {ratio:g} is not a share in [0, 1); 0.01 means one percent")
+    check_ratio(ratio)
     return float(np.interp(1 - ratio, levels, values))
 
 

@@ -25,6 +25,7 @@ from at_infer.cli.scoring_options import (
     number_or_auto,
 )
 from at_infer.errors import ConfigError
+from at_infer.threads import check_threads
 
 if TYPE_CHECKING:
     from at_infer.cluster.summary import ClusterSummary
@@ -131,8 +132,7 @@ def score(
     """
     if ray is None and (workers is not None or split_rows is not None):
         raise ConfigError("workers: --workers and --split-rows go with --ray; add it, or leave them out")
-    if threads is not None and threads < 1:
-        raise ConfigError(f"threads: {threads} is too small; at least 1")
+    check_threads(threads)
     from at_infer.pipeline import as_json as summary_as_json
     from at_infer.pipeline import score_file
     from at_infer.scorer import ScoreOptions

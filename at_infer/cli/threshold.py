@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from at_infer.cli.evaluate import rows_a_day
+from at_infer.config import check_ratio
 from at_infer.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -162,8 +163,7 @@ def _check(
         raise ConfigError("threshold: --output needs --method, the choice is yours")
     if method == "fixed" and delta is None:
         raise ConfigError("threshold: --method fixed needs --delta")
-    if not 0 <= ratio < 1:
-        raise ConfigError(f"ratio: {ratio:g} is not a share in [0, 1); 0.01 means one percent")
+    check_ratio(ratio)
     if delta is not None and not abs(delta) < 3e38:
         raise ConfigError(f"delta: {delta} is not a finite number")
     if not 0 < false_alarms_per_day < float("inf"):

@@ -19,11 +19,12 @@ from at_infer.config import (
     ScoreMode,
     Strategy,
     TrainConfig,
+    check_ratio,
     default_score,
 )
-from at_infer.errors import ConfigError, MissingExtraError
+from at_infer.errors import MissingExtraError
 from at_infer.output import check_writable
-from at_infer.threads import let_threads_sleep
+from at_infer.threads import check_threads, let_threads_sleep
 
 DATA, MODEL, TRAINING, SCORE, RUN = "Data", "Model", "Training", "Score and threshold", "Run"
 DEFAULT = TrainConfig()
@@ -193,8 +194,7 @@ def train(
         smooth=usual.smooth if smooth is None else smooth,
         normalise_errors=usual.normalise_errors if normalise_errors is None else normalise_errors,
     )
-    if not 0 <= ratio < 1:
-        raise ConfigError(f"ratio: {ratio:g} is not a share in [0, 1); 0.01 means one percent")
+    check_ratio(ratio)
 
     let_threads_sleep()
     try:
@@ -209,8 +209,7 @@ def train(
 
     flush_denormals()
     if threads is not None:
-        if threads < 1:
-            raise ConfigError(f"threads: {threads} is too small; at least 1")
+        check_threads(threads)
         torch.set_num_threads(threads)
     where = str(check_device(device, train_config))
     train_config.discrepancy.check_layers(model_config.layers)

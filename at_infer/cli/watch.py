@@ -28,6 +28,7 @@ from at_infer.cli.scoring_options import (
 )
 from at_infer.errors import ConfigError, OutputError
 from at_infer.interrupt import Interrupt
+from at_infer.threads import check_threads
 
 if TYPE_CHECKING:
     from at_infer.stream.lines import Lines
@@ -116,7 +117,11 @@ def watch(
 
       at-infer watch --engine model.onnx --follow sensors.csv --series-column machine --max-delay-ms 50
     """
-    _check(threads, one_series and series_column is not None, no_time and time_column is not None)
+    check_threads(threads)
+    if one_series and series_column is not None:
+        raise ConfigError("series: --one-series excludes --series-column; give one of them")
+    if no_time and time_column is not None:
+        raise ConfigError("time: --no-time excludes --time-column; give one of them")
     if from_end and follow is None:
         raise ConfigError("from end: goes with --follow; lines of stdin are read as they come")
     if not state_interval >= 0:
@@ -186,15 +191,6 @@ def watch(
     if stop.number == signal.SIGINT:
         raise KeyboardInterrupt(summary)
     _say(summary)
-
-
-def _check(threads: int | None, two_series: bool, two_times: bool) -> None:
-    if threads is not None and threads < 1:
-        raise ConfigError(f"threads: {threads} is too small; at least 1")
-    if two_series:
-        raise ConfigError("series: --one-series excludes --series-column; give one of them")
-    if two_times:
-        raise ConfigError("time: --no-time excludes --time-column; give one of them")
 
 
 class _Stop(Interrupt):
