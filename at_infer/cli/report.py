@@ -167,10 +167,9 @@ def _report_training(path: Path, output: Path, png: Path | None, *, overwrite: b
         config=train.get("config", {}),
     )
     write_page(output, render(f"{path.name}: training", *describe_training(found)))
-    best = found.epochs[found.best_epoch - 1]
     print(
         f"{output}: {len(found.epochs)} epochs, best {found.best_epoch} with validation loss "
-        f"{best['validation_reconstruction']:.4g}, {output.stat().st_size / 1e6:.1f} MB"
+        f"{found.best['validation_reconstruction']:.4g}, {output.stat().st_size / 1e6:.1f} MB"
     )
     if png is not None:
         from at_infer.report.images import draw_training

@@ -1,7 +1,7 @@
 """A report on scores: everything that is shown of them, as plain values and arrays."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +88,7 @@ def survey_scores(
         reconstructed=reconstructor is not None,
         notes=[],
     )
-    report.notes.extend(_notes(report, data, reconstructor))
-    return report
+    return replace(report, notes=_notes(report, data, reconstructor))
 
 
 def _threshold(file: ScoredFile, given: float | None) -> float:

@@ -73,7 +73,7 @@ def _worst(report: ScoresReport) -> list[tuple[str, bool]]:
     overview, segments = report.overview, report.overview.segments
     if not len(segments):
         return [(f"The highest score stays below the threshold of {report.threshold:.4g}.", False)]
-    peak, when = float(segments.peak[0]), _moment(report, int(segments.peak_row[0]), 0)
+    peak, when = float(segments.peak[0]), _begin(report, 0)
     name = overview.series[int(segments.series[0])].name
     times = f", {_short(peak / report.threshold)} times the threshold" if report.threshold > 0 else ""
     text = [
@@ -90,14 +90,15 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.4g}"
 
 
-def _moment(report: ScoresReport, row: int, segment: int) -> str:
+def _begin(report: ScoresReport, segment: int) -> str:
     """When a segment began, as people write it."""
-    time = float(report.overview.segments.times[segment, 0])
+    segments = report.overview.segments
+    time = float(segments.times[segment, 0])
     if report.overview.clock == "date":
         return datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     if report.overview.clock == "number":
         return f"{report.file.keys.time} {time:.15g}"
-    return f"row {row:,}"
+    return f"row {int(segments.first[segment]):,}"
 
 
 def _counts(counts: Counts, grid: Grid, *, labelled: bool) -> dict[str, Any]:
