@@ -15,12 +15,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
+from at_infer.cluster import connect
 from at_infer.cluster.actors import RayWorkers, Seat, ray_workers, seats
 from at_infer.cluster.connect import ray_cluster
 from at_infer.cluster.manifest import NAME
@@ -415,6 +417,28 @@ def test_the_example_runs(models: Path, tmp_path: Path) -> None:
         rows(60, seed=k).write_parquet(tmp_path / "data" / f"{k}.parquet")
     run_example("bash", EXAMPLES / "ray_job.sh", tmp_path / "data", models / "model.onnx", tmp_path / "scores")
     assert (tmp_path / "scores.html").is_file()
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_cluster_that_could_not_serve_a_client_is_asked_once_more(
+    failures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def init(address: str, **_: object) -> None:
+        calls.append(address)
+        if len(calls) <= failures:
+            raise ConnectionAbortedError(f"Initialization failure from server:\n{connect.NOT_STARTED}. See x.err")
+
+    monkeypatch.setattr(connect, "_ask", lambda *_: "yes")
+    with listener(answers=True) as port:
+        address = f"ray://127.0.0.1:{port}"
+        if failures == 1:
+            connect._connect(SimpleNamespace(init=init), address)
+        else:
+            with pytest.raises(ClusterError, match="client server failed"):
+                connect._connect(SimpleNamespace(init=init), address)
+    assert calls == [address, address]
 
 
 @pytest.fixture(scope="module")
