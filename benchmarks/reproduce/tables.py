@@ -20,6 +20,7 @@ from benchmarks.reproduce.trainings import SIZES, Training
 Line = Literal["ratio", "delta", "gap"]
 CRITERION: tuple[ScoreMode, ...] = ("published", "paper")
 STRATEGIES: tuple[ScoreMode, ...] = (*CRITERION, "reconstruction")
+OVERLAPPING = {"head_rule": "published", "stride": 10, "epochs": 1}  # the published code takes a window at every row
 
 
 class Variant(NamedTuple):
@@ -46,7 +47,10 @@ TABLES: dict[str, Table] = {
     "main": Table("Main results", (Variant("Anomaly Transformer", modes=STRATEGIES),)),
     "published": Table(
         "Main results, trained as in the published code: heads compared one by one",
-        (Variant("Anomaly Transformer", {"head_rule": "published"}, STRATEGIES),),
+        (
+            Variant("Anomaly Transformer", {"head_rule": "published"}, STRATEGIES),
+            Variant("the same, one epoch of a window every 10 rows", OVERLAPPING, STRATEGIES),
+        ),
     ),
     "criterion": Table(
         "Ablation of the anomaly criterion",

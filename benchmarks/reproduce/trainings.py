@@ -45,6 +45,8 @@ class Training:
     epochs: int = 10
     seed: int = 0
     head_rule: HeadRule = "paper"
+    stride: int | None = None
+    """Rows from one training window to the next; None: side by side."""
 
     @property
     def discrepancy(self) -> DiscrepancyConfig:
@@ -53,20 +55,21 @@ class Training:
 
     def path(self, work: Path) -> Path:
         """Where the checkpoint is kept; the name says all that matters."""
-        values = "_".join(f"{value:g}" if isinstance(value, float) else str(value) for value in asdict(self).values())
+        known = [value for value in asdict(self).values() if value is not None]
+        values = "_".join(f"{value:g}" if isinstance(value, float) else str(value) for value in known)
         return work / "trainings" / f"{values.replace('/', '-')}.pt"
 
 
-def features(folder: Path, window: int) -> TrainingData:
-    """Windows of the training and validation rows, side by side without overlap, all channels as one long series.
+def features(folder: Path, window: int, stride: int | None = None) -> TrainingData:
+    """Windows of the training and validation rows, all channels as one long series.
 
-    That is what the paper does. A data set without a validation part of its own gives the last fifth of its training
-    rows, which are the numbers of rows in the paper's appendix.
+    The paper's are side by side, the published code's of MSL and SMAP overlap. A data set without a validation part of
+    its own gives the last fifth of its training rows, which are the numbers of rows in the paper's appendix.
     """
     own = folder / "validation.parquet"
     validation: float | str = str(own) if own.exists() else 0.2
     source = DataConfig(source=str(folder / "train.parquet"), exclude=KEYS, validation=validation)
-    return load(source, window=window)
+    return load(source, window=window, stride=stride)
 
 
 def trained(training: Training, folder: Path, work: Path) -> Checkpoint:
@@ -75,7 +78,7 @@ def trained(training: Training, folder: Path, work: Path) -> Checkpoint:
     if path.exists():
         return Checkpoint.load(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = features(folder, training.window)
+    data = features(folder, training.window, training.stride)
     resume_path = path.with_suffix(".resume.pt")
     print(f"training {path.stem}: {len(data.train.starts)} windows", file=sys.stderr, flush=True)
     checkpoint = fit(
