@@ -3,8 +3,8 @@
     python -m benchmarks.cost_growth [--rounds 8] [--threads 1] [--plot docs/img/cost_growth.svg] [--models DIR]
 
 One size at a time leaves the paper's (window 100, 512 wide, 25 features, 3 layers; 8 heads, fp32, random weights).
-Batches have the same number of rows for every window, all models take turns, and every answer is compared with
-PyTorch's by the export. The exponent is the slope of a line through the logarithms: cost per row ~ size^exponent. The
+Batches have the same number of rows for every window, all models take turns, and every graph is compared with PyTorch
+before it is timed. The exponent is the slope of a line through the logarithms: cost per row ~ size^exponent. The
 arithmetic's exponent comes from the operations of benchmarks/arithmetic.py by the same fit. `--models` keeps the
 exported models for another run.
 """

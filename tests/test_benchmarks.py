@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 
 from benchmarks.inference_speed import check_products, floor, product_shapes
@@ -32,6 +34,24 @@ def test_the_export_matrix_ends_in_one_json_line(tmp_path: Path) -> None:
         assert row["times_pytorch"] > 0
         assert row["onnx_bytes"] > 0
         assert row["plan_bytes"] > 0
+
+
+def test_verdicts_are_counted_for_every_row(tmp_path: Path) -> None:
+    source = checkpoint()
+    source.save(tmp_path / "ckpt.pt")
+    noise = np.random.default_rng(0).normal(size=(205, len(source.columns)))
+    pl.DataFrame(noise, schema=source.columns).write_parquet(tmp_path / "data.parquet")
+    command = ["--checkpoint", tmp_path / "ckpt.pt", "--data", tmp_path / "data.parquet", "--precision", "int8-dynamic"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.verdicts", *command], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["rows"] == 205
+    (entry,) = found["precisions"]
+    assert entry["precision"] == "int8-dynamic"
+    assert 0.5 < entry["unchanged"] <= 1
+    assert 0.5 < entry["spearman"] <= 1
 
 
 def test_a_file_that_is_no_checkpoint_is_one_line(tmp_path: Path) -> None:
