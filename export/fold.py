@@ -55,7 +55,7 @@ def _fold_feed_forward(layer: Layer) -> None:
     assert isinstance(first, nn.Linear)
     assert isinstance(second, nn.Linear)
     w_1, b_1, b_2 = first.weight, first.bias, second.bias
-    layer.norm1.bias = nn.Parameter(layer.norm1.bias + b_2)  # not in place: a checkpoint may share it
+    layer.norm1.bias = nn.Parameter(layer.norm1.bias + b_2)
     layer.feed_forward[0] = linear(w_1, b_1 - _product(w_1, b_2))
     layer.feed_forward[2] = linear(second.weight)
 

@@ -259,3 +259,14 @@ def test_numbers_of_numpy_do_not_get_into_a_checkpoint_unnoticed(checkpoint: Che
     replace(checkpoint, train={"value": np.float64(1.0)}).save(path)
     with pytest.raises(CheckpointError):
         read_tensors(path)
+
+
+def test_networks_of_a_loaded_checkpoint_share_nothing(path: Path) -> None:
+    loaded = Checkpoint.load(path)
+    kept = {name: tensor.clone() for name, tensor in loaded.state_dict.items()}
+    changed, other = loaded.network(), loaded.network()
+    with torch.no_grad():
+        for parameter in changed.parameters():
+            parameter += 1
+    for found in (loaded.state_dict, other.state_dict()):
+        assert all(torch.equal(found[name], tensor) for name, tensor in kept.items())

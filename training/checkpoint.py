@@ -114,7 +114,8 @@ class Checkpoint:
     def _check(self) -> None:
         """Raise if the parts do not fit each other."""
         with torch.device("meta"):  # shapes only: a size that was made up allocates nothing
-            AnomalyTransformer(self.model).load_state_dict(self.state_dict, assign=True)
+            # A plain copy: torch notes in a state_dict that it was assigned, and would assign it ever after.
+            AnomalyTransformer(self.model).load_state_dict(dict(self.state_dict), assign=True)
         if self.fill not in get_args(Fill):
             raise CheckpointError(f"fill: {self.fill!r} is not one of {', '.join(get_args(Fill))}")
         if not len(self.columns) == len(self.scaler.mean) == len(self.scaler.scale) == self.model.features:
