@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from at_infer.engines import open_engine as open_engine
-    from at_infer.pipeline import Summary as Summary
-    from at_infer.pipeline import score_file as score_file
-    from at_infer.scorer import ScoreOptions as ScoreOptions
-    from at_infer.scorer import Scorer as Scorer
-    from at_infer.stream.scorer import StreamScorer as StreamScorer
+    from at_infer.live.scorer import StreamScorer as StreamScorer
+    from at_infer.scoring.score_file import Summary as Summary
+    from at_infer.scoring.score_file import score_file as score_file
+    from at_infer.scoring.scorer import ScoreOptions as ScoreOptions
+    from at_infer.scoring.scorer import Scorer as Scorer
 
 __version__ = "0.1.0"
 __all__ = ["ScoreOptions", "Scorer", "StreamScorer", "Summary", "__version__", "open_engine", "score_file"]
 
 _HOMES = {
     "open_engine": "at_infer.engines",
-    "score_file": "at_infer.pipeline",
-    "Summary": "at_infer.pipeline",
-    "Scorer": "at_infer.scorer",
-    "ScoreOptions": "at_infer.scorer",
-    "StreamScorer": "at_infer.stream.scorer",
+    "score_file": "at_infer.scoring.score_file",
+    "Summary": "at_infer.scoring.score_file",
+    "Scorer": "at_infer.scoring.scorer",
+    "ScoreOptions": "at_infer.scoring.scorer",
+    "StreamScorer": "at_infer.live.scorer",
 }
 
 

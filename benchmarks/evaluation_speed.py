@@ -19,11 +19,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from at_infer.evaluation import evaluate
-from at_infer.metrics.alarms import point_adjusted
-from at_infer.metrics.runs import runs
-from at_infer.parquet.labels import read_labelled
-from at_infer.protocol import choose_protocol
+from at_infer.evaluation.evaluate import evaluate
+from at_infer.evaluation.metrics.alarms import point_adjusted
+from at_infer.evaluation.metrics.runs import runs
+from at_infer.tables.labels import read_labelled
+from at_infer.thresholds.choose import choose_protocol
 from benchmarks.peak_memory import peak_mb
 from tests import metric_oracles as oracle
 

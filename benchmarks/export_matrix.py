@@ -27,13 +27,13 @@ import torch
 
 from at_infer import datasets
 from at_infer.config import PRESETS, ModelConfig, Scaler, ScoreConfig, TrainConfig
-from at_infer.criterion import Floats, anomaly_score, error_and_discrepancy, layers_summed, usual_discrepancy
 from at_infer.engines import open_engine
-from at_infer.engines.batching import BatchProfile
-from at_infer.engines.trt_modules import load_flavour
+from at_infer.engines.tensorrt.batching import BatchProfile
+from at_infer.engines.tensorrt.modules import load_flavour
 from at_infer.errors import AtInferError, EngineError
-from at_infer.metadata import Metadata
-from at_infer.parquet import write_table
+from at_infer.models.criterion import Floats, anomaly_score, error_and_discrepancy, layers_summed, usual_discrepancy
+from at_infer.models.metadata import Metadata
+from at_infer.tables import write_table
 from export import parity
 from export.graphs import ScoreGraph
 from export.pipeline import ExportConfig, Exported, ExportPrecision, export_model, real_windows

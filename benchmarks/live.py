@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 
 from at_infer.config import ScoreConfig
 from at_infer.engines import Engine, open_engine
-from at_infer.stream.lines import PipedLines
-from at_infer.stream.rows import RowReader
-from at_infer.stream.scorer import StreamScorer
-from at_infer.stream.watch import Watch
+from at_infer.live.lines import PipedLines
+from at_infer.live.rows import RowReader
+from at_infer.live.scorer import StreamScorer
+from at_infer.live.watch import Watch
 from benchmarks.models import FEATURES, export
 from benchmarks.throughput import FreeEngine
 

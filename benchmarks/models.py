@@ -7,11 +7,11 @@ import polars as pl
 import torch
 
 from at_infer.config import DiscrepancyConfig, Fill, ModelConfig, Scaler, ScoreConfig
-from at_infer.threshold import QUANTILE_LEVELS
+from at_infer.thresholds.ratio import QUANTILE_LEVELS
 from export.pipeline import ExportConfig, export_model
-from training.calibration import calibrate
 from training.checkpoint import Checkpoint
 from training.model import AnomalyTransformer
+from training.validation import calibrate
 
 FEATURES = 25
 

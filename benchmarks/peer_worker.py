@@ -46,7 +46,7 @@ def at_infer(folder: Path, *, precision: str, stride: int) -> Score:
 
     let_threads_sleep()
     from at_infer import open_engine, score_file
-    from at_infer.scorer import ScoreOptions
+    from at_infer.scoring.scorer import ScoreOptions
 
     engine = open_engine(folder / f"{precision}.onnx", threads=THREADS)
     options = ScoreOptions(stride=stride)

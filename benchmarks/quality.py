@@ -23,16 +23,16 @@ import torch
 from numpy.typing import NDArray
 
 from at_infer.config import DiscrepancyConfig, ModelConfig, ScoreConfig, TrainConfig
-from at_infer.metrics.ranking import rank
-from at_infer.metrics.runs import runs
-from at_infer.metrics.vus import THRESHOLDS, volumes
+from at_infer.evaluation.metrics.ranking import rank
+from at_infer.evaluation.metrics.runs import runs
+from at_infer.evaluation.metrics.vus import THRESHOLDS, volumes
 from at_infer.output import atomic_path
-from at_infer.windows import window_starts
-from training.calibration import one_per_row, smoothed, window_parts, window_scores
+from at_infer.scoring.windows import window_starts
 from training.checkpoint import Checkpoint
 from training.data import DataConfig, load
 from training.loop import fit
 from training.selection import AutoScore
+from training.validation import one_per_row, smoothed, window_parts, window_scores
 
 Floats = NDArray[np.float32]
 

@@ -28,16 +28,16 @@ import polars as pl
 from at_infer import __version__
 from at_infer.cluster.actors import Chair, RayWorkers, Seat, ray_workers
 from at_infer.cluster.connect import ray_cluster
-from at_infer.cluster.inputs import Columns
 from at_infer.cluster.manifest import NAME
 from at_infer.cluster.run import score_on_workers
 from at_infer.cluster.splits import SPLIT_S, SPLITS_PER_WORKER
 from at_infer.cluster.worker import Job, WorkerSettings
 from at_infer.config import ScoreConfig
 from at_infer.engines import open_engine
-from at_infer.engines.family import file_sha256
-from at_infer.pipeline import score_file
-from at_infer.scorer import ScoreOptions
+from at_infer.models.kinds import file_sha256
+from at_infer.scoring.score_file import score_file
+from at_infer.scoring.scorer import ScoreOptions
+from at_infer.tables.columns import Columns
 from benchmarks.models import export, write_rows
 from benchmarks.scale_out_figure import draw
 from benchmarks.scale_out_simulation import WORKERS, Costs, above, by_default, by_split, by_workers

@@ -21,7 +21,7 @@ from at_infer.config import ScoreConfig
 from benchmarks.models import export, write_rows
 
 ROWS = 1000
-IMPORTS = "import sys, at_infer.cli, at_infer.pipeline, onnxruntime; assert 'torch' not in sys.modules"
+IMPORTS = "import sys, at_infer.cli, at_infer.scoring.score_file, onnxruntime; assert 'torch' not in sys.modules"
 
 
 def seconds(*arguments: str) -> float:

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from at_infer.config import ScoreConfig
 from at_infer.engines import Scoring, open_engine
-from at_infer.metadata import Metadata
-from at_infer.pipeline import score_file
+from at_infer.models.metadata import Metadata
+from at_infer.scoring.score_file import score_file
 from benchmarks.models import checkpoint, export, write_rows
 from benchmarks.published import published_script
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from at_infer.config import ScoreMode
 from at_infer.errors import AtInferError
-from at_infer.pipeline import score_file
+from at_infer.scoring.score_file import score_file
 from export.parity import spearman
 from export.pipeline import ExportConfig, ExportPrecision, export_model
 from training.checkpoint import Checkpoint

@@ -9,12 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from at_infer.config import DiscrepancyConfig, Normal, Scaler, ScoreConfig
-from at_infer.criterion import NOTHING_USUAL, error_weights
 from at_infer.errors import ConfigError
+from at_infer.models.criterion import NOTHING_USUAL, error_weights
 from export.fold import linear
 from training.discrepancy import association_discrepancy
-from training.errors import averages, feature_errors
 from training.model import AnomalyTransformer, Layer
+from training.views import averages, feature_errors
 
 Output = Literal["score", "error", "discrepancy", "reconstruction"]
 OUTPUTS: tuple[Output, ...] = get_args(Output)
@@ -69,7 +69,7 @@ class ScoreGraph(nn.Module):
         return tuple(found[name] for name in self.outputs)
 
     def criterion(self, error: Tensor, discrepancy: Tensor) -> Tensor:
-        """The formulas of at_infer/criterion.py."""
+        """The formulas of at_infer/models/criterion.py."""
         match self.score.mode:
             case "paper":
                 return torch.softmax(-discrepancy, dim=-1) * error
@@ -123,7 +123,7 @@ class Scale(nn.Module):
 
 
 class LocalMean(nn.Module):
-    """training.errors.local_mean with its matrix as a constant of the graph."""
+    """training.views.local_mean with its matrix as a constant of the graph."""
 
     averages: Tensor
 

@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 
 from at_infer import __version__
 from at_infer.config import Config, ScoreMode, head_rule
-from at_infer.engines.batching import BatchProfile
-from at_infer.engines.trt_modules import Flavour
+from at_infer.engines.tensorrt.batching import BatchProfile
 from at_infer.errors import CheckpointError, DataError, ExportError, OutputError
-from at_infer.metadata import FORMAT, Graph, Metadata
-from at_infer.missing import Filler
+from at_infer.models.kinds import Flavour
+from at_infer.models.metadata import FORMAT, Graph, Metadata
 from at_infer.output import check_writable
-from at_infer.parquet import read_table
-from at_infer.threshold import threshold_from_quantiles
-from at_infer.windows import ALIGNMENT, window_starts
+from at_infer.scoring.missing import Filler
+from at_infer.scoring.windows import ALIGNMENT, window_starts
+from at_infer.tables import read_table
+from at_infer.thresholds.ratio import threshold_from_quantiles
 from export import parity
 from export.fold import fold
 from export.graphs import (

@@ -10,7 +10,7 @@ import onnx
 import torch
 
 from at_infer.errors import OutputError
-from at_infer.metadata import Metadata
+from at_infer.models.metadata import Metadata
 from export.graphs import AssociationsGraph, ScoreGraph
 
 OPSET = 20  # the first with a native Gelu

@@ -12,12 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from at_infer.engines.batching import BatchProfile
-from at_infer.engines.gpu import find_gpu
-from at_infer.engines.sidecar import runtime_cache_path, seal, sidecar_path
-from at_infer.engines.trt_modules import (
-    TITLES,
-    Flavour,
+from at_infer.engines.tensorrt.batching import BatchProfile
+from at_infer.engines.tensorrt.gpu import find_gpu
+from at_infer.engines.tensorrt.modules import (
     Message,
     complaints,
     install_hint,
@@ -26,7 +23,9 @@ from at_infer.engines.trt_modules import (
     shared_logger,
 )
 from at_infer.errors import AtInferError, ConfigError, EngineError, ExportError, OutputError
-from at_infer.metadata import Metadata
+from at_infer.models.kinds import TITLES, Flavour
+from at_infer.models.metadata import Metadata
+from at_infer.models.sidecar import runtime_cache_path, seal, sidecar_path
 from at_infer.output import atomic_path
 
 __all__ = ["BatchProfile", "EngineChoice", "build_plan", "choose_flavour", "parse_compute_capabilities"]

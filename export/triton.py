@@ -1,6 +1,5 @@
 """A model repository for NVIDIA Triton: one folder per backend with config.pbtxt and version 1 of the model."""
 
-import hashlib
 import json
 import os
 import re
@@ -14,8 +13,8 @@ import onnx
 from onnx import TensorProto
 
 from at_infer.errors import ExportError, OutputError
-from at_infer.metadata import PREFIX, Metadata
-from at_infer.signatures import PLAN_TAGS
+from at_infer.models.kinds import PLAN_TAGS, TITLES, file_sha256
+from at_infer.models.metadata import PREFIX, Metadata
 
 BATCH = (1, 32, 256)
 """Profile of an ONNX file that has none of its own."""
@@ -101,23 +100,15 @@ def _check_plan(path: Path, onnx_path: Path, metadata: Metadata) -> None:
             flavour = PLAN_TAGS.get(file.read(4))
     except OSError as error:
         raise ExportError(f"{path}: cannot be read ({error.strerror})") from None
-    if flavour != "TensorRT":
-        found = "not a plan" if flavour is None else f"a plan of {flavour}"
+    if flavour != "tensorrt":
+        found = "not a plan" if flavour is None else f"a plan of {TITLES[flavour]}"
         raise ExportError(
             f"{path}: is {found}, and Triton loads plans of standard TensorRT only; build one with --engine tensorrt, "
             "or let Triton serve the ONNX file alone"
         )
     built_from = (metadata.engine or {}).get("onnx_sha256")
-    if built_from is not None and built_from != _sha256(onnx_path):
+    if built_from is not None and built_from != file_sha256(onnx_path):
         raise ExportError(f"{path}: was not built from {onnx_path.name}, whose inputs and outputs it would be given")
-
-
-def _sha256(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise ExportError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def _tensors(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -14,8 +14,8 @@ import torch
 
 from at_infer import ScoreOptions, score_file
 from at_infer.cli import app
-from at_infer.engines import trt
-from at_infer.engines.gpu import Gpu
+from at_infer.engines.tensorrt import plan as trt
+from at_infer.engines.tensorrt.gpu import Gpu
 from tests.checkpoints import FEATURES, WINDOW, checkpoint
 from tests.fake_gpu import VERSION, FakeDevice, FakeEngine, fake_tensorrt
 from tests.scored import Edit, Score, Scored, variant
@@ -111,8 +111,8 @@ def edited(models: Path, tmp_path: Path) -> Edit:
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every window is a chunk and a part of its own, if batches hold one window."""
-    monkeypatch.setattr("at_infer.parquet.stream.CHUNK_CELLS", WINDOW * FEATURES)
-    monkeypatch.setattr("at_infer.pipeline.PART_ROWS", 1)
+    monkeypatch.setattr("at_infer.tables.row_stream.CHUNK_CELLS", WINDOW * FEATURES)
+    monkeypatch.setattr("at_infer.scoring.score_file.PART_ROWS", 1)
 
 
 @dataclass(frozen=True)

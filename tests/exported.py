@@ -3,7 +3,7 @@
 from typing import Any
 
 from at_infer.config import DiscrepancyConfig, ModelConfig, Normal, Scaler, ScoreConfig, Threshold
-from at_infer.metadata import Metadata
+from at_infer.models.metadata import Metadata
 
 WINDOW, FEATURES = 8, 3
 MODEL = ModelConfig(features=FEATURES, window=WINDOW, width=8, heads=2, layers=1, feed_forward=8)

@@ -6,9 +6,9 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 
-from at_infer.engines.lanes import Tensor
-from at_infer.engines.sidecar import seal, sidecar_path
+from at_infer.engines.tensorrt.lanes import Tensor
 from at_infer.errors import EngineError
+from at_infer.models.sidecar import seal, sidecar_path
 from tests.exported import metadata
 
 STEPS, FEATURES = 4, 3

@@ -11,7 +11,7 @@ import polars as pl
 
 from at_infer.cluster.worker import Job, Lost, Opened, SplitWorker, WorkerSettings
 from at_infer.engines import Scoring
-from at_infer.metadata import Metadata
+from at_infer.models.metadata import Metadata
 from tests.exported import metadata
 
 Answer = Callable[[SplitWorker, Job], Any]

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from at_infer import Summary, open_engine
-from at_infer.metadata import PREFIX
+from at_infer.models.metadata import PREFIX
 from tests.checkpoints import FEATURES, SCALER, WINDOW
 
 COLUMNS = [f"f{i:02}" for i in range(FEATURES)]

@@ -5,7 +5,7 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, helper
 
-from at_infer.metadata import Metadata
+from at_infer.models.metadata import Metadata
 
 
 def write_model(path: Path, metadata: Metadata | None) -> Path:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from at_infer.config import Fill, Scaler
 from at_infer.errors import ConfigError, DataError
-from at_infer.parquet import Table, read_table, rising_columns
-from at_infer.windows import Starts, window_starts
+from at_infer.scoring.windows import Starts, window_starts
+from at_infer.tables import Table, read_table, rising_columns
 
 Rows = NDArray[np.float32]
 Span = tuple[int, int]  # first row and one past the last

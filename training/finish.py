@@ -7,14 +7,14 @@ from torch import Tensor
 
 from at_infer import __version__
 from at_infer.config import Fill, Normal, ScoreConfig, TrainConfig
-from at_infer.threshold import QUANTILE_LEVELS
-from training.calibration import calibrate, first_rows, most_causal_windows, usual
+from at_infer.thresholds.ratio import QUANTILE_LEVELS
 from training.checkpoint import Checkpoint
 from training.data import TrainingData
 from training.model import AnomalyTransformer
 from training.resume import TrainingState
 from training.scales import learned_scales
 from training.selection import AutoScore, rate
+from training.validation import calibrate, first_rows, most_causal_windows, usual
 
 
 def finish(

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from at_infer.config import DiscrepancyConfig, ModelConfig, ScoreConfig
 from at_infer.errors import CheckpointError, ConfigError
-from at_infer.threshold import QUANTILE_LEVELS
-from training.calibration import calibrate
+from at_infer.thresholds.ratio import QUANTILE_LEVELS
 from training.checkpoint import Checkpoint, read_tensors
 from training.data import DataConfig, load
 from training.model import AnomalyTransformer, sinusoids
+from training.validation import calibrate
 
 
 def load_published(path: Path, *, window: int, heads: int | None = None) -> AnomalyTransformer:

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from at_infer.config import SCORE_MODES, DiscrepancyConfig, Normal, ScoreConfig
 from at_infer.datasets import inject
 from at_infer.errors import ConfigError
-from at_infer.metrics.ranking import rank
-from at_infer.windows import window_starts
-from training.calibration import one_per_row, smoothed, window_parts, window_scores
+from at_infer.evaluation.metrics.ranking import rank
+from at_infer.scoring.windows import window_starts
 from training.model import AnomalyTransformer
+from training.validation import one_per_row, smoothed, window_parts, window_scores
 
 SMOOTHINGS = (1, 5, 10, 25)
 SHARE = 0.1

@@ -16,8 +16,8 @@ from at_infer.output import atomic_path, check_writable
 from at_infer.threads import let_threads_sleep
 
 if TYPE_CHECKING:
-    from at_infer.bench import Absent, Agreement, Contestant, Figures
-    from at_infer.gpu_sensors import GpuWatch
+    from at_infer.measure.bench import Absent, Agreement, Contestant, Figures
+    from at_infer.measure.gpu_sensors import GpuWatch
 
 COLUMNS = {
     "contestant": "name",
@@ -68,9 +68,9 @@ def bench(
     let_threads_sleep()
     import numpy as np
 
-    from at_infer.bench import compare, measure, open_contestants
-    from at_infer.bench_plot import draw
-    from at_infer.gpu_sensors import GpuWatch
+    from at_infer.measure.bench import compare, measure, open_contestants
+    from at_infer.measure.bench_plot import draw
+    from at_infer.measure.gpu_sensors import GpuWatch
 
     contestants, absent, metadata = open_contestants(engine, provider=provider, threads=threads)
     if metadata is None:
@@ -107,7 +107,7 @@ def bench(
 
 def _process(threads: int | None, watch: "GpuWatch | None") -> dict[str, Any]:
     """What holds for all contestants: they share a process, and maybe a GPU."""
-    from at_infer.bench import peak_mb
+    from at_infer.measure.bench import peak_mb
 
     peak = peak_mb()
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -133,7 +133,7 @@ def _sizes(text: str) -> list[int]:
 def _pytorch(checkpoint: Path | None, threads: int | None) -> "tuple[list[Contestant], list[Absent]]":
     import numpy as np
 
-    from at_infer.bench import Absent, Contestant, resident_mb
+    from at_infer.measure.bench import Absent, Contestant, resident_mb
 
     if checkpoint is None:
         raise ConfigError("against: the PyTorch model comes from a checkpoint; pass --checkpoint ckpt.pt")
@@ -163,8 +163,8 @@ def _real_windows(source: str, columns: list[str], window: int) -> Any:
     import numpy as np
 
     from at_infer.errors import DataError
-    from at_infer.parquet import read_table
-    from at_infer.windows import window_starts
+    from at_infer.scoring.windows import window_starts
+    from at_infer.tables import read_table
 
     values = read_table(source, columns=columns).values
     starts = window_starts(len(values), window, window, cover_tail=False)
@@ -221,7 +221,7 @@ def _print(
     peak = "" if process["peak_mb"] is None else f", peak memory {process['peak_mb']:.0f} MB"
     print(f"all in one process: {process['threads']} thread{'' if process['threads'] == 1 else 's'}{peak}")
     if process["gpu"] is not None:
-        from at_infer.gpu_sensors import GpuFacts
+        from at_infer.measure.gpu_sensors import GpuFacts
 
         print(f"GPU while measuring: {GpuFacts(**process['gpu'])}")
     elif process["gpu_unknown"] is not None:

@@ -19,7 +19,7 @@ def doctor(
 
     [bold]Example[/bold]: at-infer doctor
     """
-    from at_infer.machine import examine
+    from at_infer.measure.doctor import examine
 
     machine = examine()
     existing = getattr(ctx.parent and ctx.parent.command, "commands", {})

@@ -84,10 +84,10 @@ def evaluate(
     if as_json and markdown:
         raise ConfigError("output: --json and --markdown exclude each other; give one")
     per_day = rows_a_day(rows_per_day, interval)
-    from at_infer.evaluation import evaluate as run
-    from at_infer.evaluation_table import as_text
-    from at_infer.parquet.labels import read_labelled
-    from at_infer.protocol import choose_protocol
+    from at_infer.evaluation.evaluate import evaluate as run
+    from at_infer.evaluation.table import as_text
+    from at_infer.tables.labels import read_labelled
+    from at_infer.thresholds.choose import choose_protocol
 
     rows = read_labelled(
         scores,

@@ -130,7 +130,7 @@ def export(
         import torch  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(f"export: {error.name} is not installed; pip install 'at-infer[export]'") from None
-    from at_infer.engines.batching import BatchProfile
+    from at_infer.engines.tensorrt.batching import BatchProfile
     from export.pipeline import ExportConfig, describe, export_model
     from export.to_tensorrt import parse_compute_capabilities
 

@@ -63,7 +63,7 @@ def generate(
     import numpy as np
 
     from at_infer import datasets
-    from at_infer.parquet import write_table
+    from at_infer.tables import write_table
 
     parts = datasets.generate(
         rows=rows,

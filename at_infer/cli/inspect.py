@@ -9,7 +9,7 @@ import typer
 from at_infer.errors import CheckpointError, MissingExtraError
 
 if TYPE_CHECKING:
-    from at_infer.inspection import Report
+    from at_infer.measure.inspection import Report
 
 
 def inspect(
@@ -25,8 +25,8 @@ def inspect(
 
     [bold]Example[/bold]: at-infer inspect model.onnx
     """
-    from at_infer import inspection
-    from at_infer.signatures import identify
+    from at_infer.measure import inspection
+    from at_infer.models.signatures import identify
 
     describe = {
         "checkpoint": _inspect_checkpoint,
@@ -43,7 +43,7 @@ def inspect(
 
 def _inspect_checkpoint(path: Path) -> "Report":
     """A checkpoint of at-infer or of the published implementation, or the state of an interrupted training."""
-    from at_infer.inspection import Report, file_facts
+    from at_infer.measure.inspection import Report, file_facts
 
     try:
         from torch import Tensor
@@ -91,7 +91,7 @@ def _print(report: "Report") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from at_infer.inspection import rows
+    from at_infer.measure.inspection import rows
 
     console = Console(file=sys.stdout, highlight=False, markup=False)
     console.print(f"{report.file}: {report.what}", style="bold", soft_wrap=True)

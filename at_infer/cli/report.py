@@ -97,8 +97,8 @@ def report(
                 raise ConfigError(f"{name}: --{name} goes with scores, and {source} is a checkpoint; leave it out")
         _report_training(Path(source), output, png, overwrite=overwrite)
         return
-    from at_infer.parquet.scored import ScoredFile
     from at_infer.report.scores import survey_scores
+    from at_infer.tables.scores import ScoredFile
 
     file = ScoredFile(source, labels, label_column=label_column, time_column=time_column, series_column=series_column)
     with RowsBar("reading") as bar:
@@ -186,7 +186,7 @@ def _is_checkpoint(source: str) -> bool:
     path = Path(source)
     if not path.is_file() or path.suffix.lower() in (".parquet", ".csv"):
         return False
-    from at_infer.signatures import identify
+    from at_infer.models.signatures import identify
 
     kind = identify(path)
     if kind in ("onnx", "plan"):

@@ -29,7 +29,7 @@ from at_infer.threads import check_threads
 
 if TYPE_CHECKING:
     from at_infer.cluster.summary import ClusterSummary
-    from at_infer.pipeline import Summary
+    from at_infer.scoring.score_file import Summary
 
 WINDOWS, CLUSTER = "Windows", "Many machines"
 
@@ -133,9 +133,9 @@ def score(
     if ray is None and (workers is not None or split_rows is not None):
         raise ConfigError("workers: --workers and --split-rows go with --ray; add it, or leave them out")
     check_threads(threads)
-    from at_infer.pipeline import as_json as summary_as_json
-    from at_infer.pipeline import score_file
-    from at_infer.scorer import ScoreOptions
+    from at_infer.scoring.score_file import as_json as summary_as_json
+    from at_infer.scoring.score_file import score_file
+    from at_infer.scoring.scorer import ScoreOptions
 
     options = ScoreOptions(
         mode=score_mode,

@@ -11,9 +11,9 @@ from at_infer.config import check_ratio
 from at_infer.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from at_infer.metadata import Metadata
-    from at_infer.validation_scores import Choice, ValidationScores
-    from at_infer.windows import Align
+    from at_infer.config import Align
+    from at_infer.models.metadata import Metadata
+    from at_infer.thresholds.quantiles import Choice, ValidationScores
 
 SCORES, METHOD, COPY = "Validation scores", "Method", "Output"
 WHAT: "dict[Align, str]" = {"window": "whole windows", "last": "last rows of windows"}
@@ -75,9 +75,9 @@ def threshold(
     """
     per_day = rows_a_day(rows_per_day, interval)
     _check(method, ratio, delta, false_alarms_per_day, output)
-    from at_infer.engines.copies import check_copy, write_copy
-    from at_infer.protocol import read_model_metadata
-    from at_infer.validation_scores import choices, flagged
+    from at_infer.models.copies import check_copy, write_copy
+    from at_infer.thresholds.choose import read_model_metadata
+    from at_infer.thresholds.quantiles import choices, flagged
 
     metadata = read_model_metadata(model)
     if output is not None:
@@ -126,7 +126,7 @@ class _Shown(NamedTuple):
         """JSON values only."""
         from dataclasses import asdict
 
-        from at_infer.validation_scores import histogram
+        from at_infer.thresholds.quantiles import histogram
 
         return {
             "scores": self.known.source,
@@ -174,10 +174,10 @@ def _scores(
     model: Path, metadata: "Metadata", source: str | None, align: "Align | None"
 ) -> "dict[Align, ValidationScores]":
     """Of a file that this model wrote, or the quantiles that it kept."""
-    from at_infer.metadata import PREFIX
-    from at_infer.parquet.labels import read_scores
-    from at_infer.protocol import written_align
-    from at_infer.validation_scores import ValidationScores
+    from at_infer.models.metadata import PREFIX
+    from at_infer.tables.labels import read_scores
+    from at_infer.thresholds.choose import written_align
+    from at_infer.thresholds.quantiles import ValidationScores
 
     if source is None:
         found: dict[Align, ValidationScores] = {}
@@ -207,7 +207,7 @@ def _scores(
 
 
 def _lines(shown: _Shown) -> list[str]:
-    from at_infer.validation_scores import histogram
+    from at_infer.thresholds.quantiles import histogram
 
     known, found = shown.known, shown.found
     lines = [f"{known.rows} validation scores of {WHAT[shown.kind]} ({known.source})", ""]

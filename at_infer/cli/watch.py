@@ -31,9 +31,9 @@ from at_infer.interrupt import Interrupt
 from at_infer.threads import check_threads
 
 if TYPE_CHECKING:
-    from at_infer.stream.lines import Lines
-    from at_infer.stream.scorer import StreamScorer
-    from at_infer.stream.watch import Tally
+    from at_infer.live.lines import Lines
+    from at_infer.live.scorer import StreamScorer
+    from at_infer.live.watch import Tally
 
 
 def watch(
@@ -127,11 +127,11 @@ def watch(
     if not state_interval >= 0:
         raise ConfigError(f"state interval: {state_interval:g} s is not a time to wait; give 0 or more")
     with _Stop() as stop:
+        from at_infer.live.rows import RowReader
+        from at_infer.live.scorer import StreamScorer
+        from at_infer.live.watch import Watch
         from at_infer.output import check_writable
-        from at_infer.scorer import ScoreOptions
-        from at_infer.stream.rows import RowReader
-        from at_infer.stream.scorer import StreamScorer
-        from at_infer.stream.watch import Watch
+        from at_infer.scoring.scorer import ScoreOptions
 
         options = ScoreOptions(
             mode=score_mode,
@@ -204,7 +204,7 @@ class _Stop(Interrupt):
 
 
 def _lines(follow: Path | None, position: dict[str, Any] | None, *, from_end: bool) -> "Lines":
-    from at_infer.stream.lines import FollowedLines, PipedLines
+    from at_infer.live.lines import FollowedLines, PipedLines
 
     if follow is None:
         if sys.stdin is None:

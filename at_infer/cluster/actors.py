@@ -55,7 +55,7 @@ class Actor:
         """Open the engine."""
         capability = None
         if self.has_gpu:
-            from at_infer.engines.gpu import find_gpu
+            from at_infer.engines.tensorrt.gpu import find_gpu
 
             with suppress(AtInferError):
                 capability = find_gpu().compute_capability

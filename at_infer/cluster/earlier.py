@@ -6,11 +6,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from at_infer.cluster.inputs import Place
 from at_infer.cluster.manifest import NAME, InputEntry, Manifest, SplitEntry, prepare_folder
 from at_infer.cluster.scoring import PROPERTY
 from at_infer.cluster.summary import ClusterSummary
-from at_infer.parquet.ranges import read_properties
+from at_infer.tables.columns import Place
+from at_infer.tables.ranges import read_properties
 
 
 def open_folder(folder: Path, identity: dict[str, Any], places: Sequence[Place], *, overwrite: bool) -> Manifest:

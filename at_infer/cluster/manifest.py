@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from at_infer.cluster.inputs import Place
 from at_infer.errors import OutputError
 from at_infer.output import atomic_path, check_writable
+from at_infer.tables.columns import Place
 
 FORMAT = 1
 NAME = "manifest.json"

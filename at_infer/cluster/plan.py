@@ -4,11 +4,12 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 
-from at_infer.cluster.inputs import FileRows, Found, Place
+from at_infer.cluster.inputs import Found
 from at_infer.cluster.manifest import SplitEntry, split_file
 from at_infer.cluster.scoring import SplitTask
 from at_infer.cluster.splits import Split, cut, pack
-from at_infer.windows import Layout
+from at_infer.scoring.windows import Layout
+from at_infer.tables.columns import FileRows, Place
 
 
 class SplitPlan:

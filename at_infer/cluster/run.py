@@ -10,22 +10,24 @@ from typing import Any
 
 from at_infer import __version__
 from at_infer.cluster.earlier import finished_summary, open_folder
-from at_infer.cluster.inputs import Columns, Found, Survey, count_short, find_series
+from at_infer.cluster.inputs import Found, count_short, find_series
 from at_infer.cluster.manifest import remove_splits
 from at_infer.cluster.plan import SplitPlan
 from at_infer.cluster.scoring import SplitResult
 from at_infer.cluster.splits import choose_split_rows
 from at_infer.cluster.summary import ClusterSummary, sum_up
 from at_infer.cluster.worker import Failure, Job, Lost, OpenWorkers, Workers, WorkerSettings
-from at_infer.engines import PLAN_SUFFIXES, Provider
-from at_infer.engines.family import PlanOnPaper, file_sha256
+from at_infer.engines import Provider
+from at_infer.engines.tensorrt.on_paper import PlanOnPaper
 from at_infer.errors import ClusterError, ConfigError, DataError, OutputError
 from at_infer.interrupt import Interrupt
-from at_infer.parquet.parts import check_names
-from at_infer.parquet.ranges import find_places
-from at_infer.pipeline import Observer, Say
-from at_infer.scored import added_columns
-from at_infer.scorer import ScoreOptions, Scorer
+from at_infer.models.kinds import file_sha256, is_plan
+from at_infer.scoring.columns import added_columns
+from at_infer.scoring.score_file import Observer, Say
+from at_infer.scoring.scorer import ScoreOptions, Scorer
+from at_infer.tables.columns import Columns, Survey
+from at_infer.tables.parts import check_names
+from at_infer.tables.ranges import find_places
 
 ATTEMPTS = 3  # of a split whose engine fails or whose worker dies
 SAVE_S = 2.0  # a manifest of many splits is not written after each of them
@@ -57,7 +59,7 @@ def score_on_workers(
     """
     path = Path(engine).resolve()
     sha256 = file_sha256(path)
-    paper = PlanOnPaper(path) if path.suffix in PLAN_SUFFIXES else path
+    paper = PlanOnPaper(path) if is_plan(path) else path
     with Scorer(paper, options, threads=1, batch_size=batch_size) as scorer:
         known = scorer.metadata
         if one_series and (series_column is not None or series_per_file):

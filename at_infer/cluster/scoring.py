@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from at_infer.cluster.inputs import Columns, FileRows
 from at_infer.cluster.splits import Piece, Split, owned_windows
-from at_infer.overlap import ReadAhead
-from at_infer.parquet.parts import CarriedRows
-from at_infer.parquet.ranges import last_values, read_rows, write_split
-from at_infer.parquet.stream import Chunk
-from at_infer.scored import scored_columns, scored_properties
-from at_infer.scorer import Bools, Scorer
-from at_infer.scoring import RowScorer
-from at_infer.windows import Floats
+from at_infer.scoring.columns import scored_columns, scored_properties
+from at_infer.scoring.overlap import ReadAhead
+from at_infer.scoring.rows import RowScorer
+from at_infer.scoring.scorer import Bools, Scorer
+from at_infer.scoring.windows import Floats
+from at_infer.tables.columns import Columns, FileRows
+from at_infer.tables.parts import CarriedRows
+from at_infer.tables.ranges import last_values, read_rows, write_split
+from at_infer.tables.row_stream import Chunk
 
 PROPERTY = "at_infer.split"
 

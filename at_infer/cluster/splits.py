@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from at_infer.windows import Layout, Starts
+from at_infer.scoring.windows import Layout, Starts
 
 SPLIT_S = 10.0
 """Seconds of work in a split; benchmarks/scale_out.py shows why, docs/scaling.md the figures."""

@@ -9,8 +9,8 @@ from at_infer.cluster.manifest import SplitEntry
 from at_infer.cluster.plan import SplitPlan
 from at_infer.cluster.scoring import SplitResult
 from at_infer.cluster.worker import Opened
-from at_infer.pipeline import Summary
-from at_infer.scorer import Scorer
+from at_infer.scoring.score_file import Summary
+from at_infer.scoring.scorer import Scorer
 
 
 @dataclass(frozen=True, slots=True)

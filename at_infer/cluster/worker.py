@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from at_infer import __version__
-from at_infer.cluster.inputs import Columns, Place, Survey
 from at_infer.engines import Provider
-from at_infer.engines.family import engine_for, file_sha256
 from at_infer.errors import AtInferError, DataError, OutputError
-from at_infer.scorer import ScoreOptions, Scorer
+from at_infer.models.family import engine_for
+from at_infer.models.kinds import file_sha256
+from at_infer.scoring.scorer import ScoreOptions, Scorer
+from at_infer.tables.columns import Columns, Place, Survey
 
 if TYPE_CHECKING:
     from at_infer.cluster.scoring import SplitResult, SplitTask
@@ -125,7 +126,7 @@ class SplitWorker:
 
     def survey(self, places: Sequence[Place]) -> list[Survey | Failure]:
         """Look at the key columns of some files."""
-        from at_infer.parquet.ranges import survey
+        from at_infer.tables.ranges import survey
 
         def look(place: Place) -> Survey | Failure:
             return _failures(lambda: survey(place, self.settings.columns))

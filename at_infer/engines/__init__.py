@@ -7,15 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from at_infer.errors import EngineError
+from at_infer.models.kinds import ONNX_SUFFIXES, PLAN_SUFFIXES, is_onnx, is_plan
 
 if TYPE_CHECKING:
-    from at_infer.metadata import Metadata
+    from at_infer.models.metadata import Metadata
 
 Floats = NDArray[np.float32]
 Provider = Literal["cpu", "cuda", "tensorrt"]
-
-ONNX_SUFFIXES = (".onnx",)
-PLAN_SUFFIXES = (".trt", ".plan", ".engine")
 
 
 class Engine(Protocol):
@@ -56,12 +54,12 @@ def open_engine(
     path = Path(path)
     if not path.exists():
         raise EngineError(f"{path}: no such file")
-    if path.suffix in ONNX_SUFFIXES:
+    if is_onnx(path):
         from at_infer.engines.ort import OnnxEngine
 
         return OnnxEngine(path, provider=provider, threads=threads)
-    if path.suffix in PLAN_SUFFIXES:
-        from at_infer.engines.trt import PlanEngine
+    if is_plan(path):
+        from at_infer.engines.tensorrt.plan import PlanEngine
 
         return PlanEngine(path, trust=trust)
     known = ", ".join((*ONNX_SUFFIXES, *PLAN_SUFFIXES))
@@ -81,7 +79,7 @@ class Scoring:
 
     def score(self, windows: Floats) -> Floats:
         """(B,N,F) raw values -> scores (B,N)."""
-        from at_infer.criterion import score_outputs
+        from at_infer.models.criterion import score_outputs
 
         if self.metadata is None:
             raise EngineError(f"{self.path}: cannot score, it lacks {'; '.join(self.missing)}; use at-infer export")

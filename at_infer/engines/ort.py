@@ -8,7 +8,7 @@ import numpy as np
 
 from at_infer.engines import Floats, Provider, Scoring
 from at_infer.errors import EngineError, MissingExtraError
-from at_infer.metadata import Metadata
+from at_infer.models.metadata import Metadata
 
 PROVIDERS: dict[Provider, list[str]] = {
     "cpu": ["CPUExecutionProvider"],

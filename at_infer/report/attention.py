@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.parquet.scored import ScoredFile
 from at_infer.report.details import Shares
 from at_infer.report.overview import Overview
 from at_infer.report.windows import Attention, Reconstructor
+from at_infer.tables.scores import ScoredFile
 
 Floats = NDArray[np.float32]
 WINDOWS_SHOWN = 5

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.parquet.scored import Range, ScoredFile
 from at_infer.report.overview import Overview
 from at_infer.report.windows import Reconstructor
+from at_infer.tables.scores import Range, ScoredFile
 
 Floats = NDArray[np.float32]
 

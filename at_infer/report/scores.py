@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from at_infer.errors import ConfigError, DataError
-from at_infer.parquet.scored import ScoredFile
 from at_infer.report.attention import SeenWindow, look_inside
 from at_infer.report.details import Details, look_closer
 from at_infer.report.grid import Grid, choose_grid
 from at_infer.report.overview import Observe, Overview, look
 from at_infer.report.windows import Reconstructor, open_associations
+from at_infer.tables.scores import ScoredFile
 
 MOST_SERIES = 500
 

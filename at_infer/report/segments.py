@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.metrics.runs import runs
-from at_infer.parquet.scored import ScoredChunk
+from at_infer.evaluation.metrics.runs import runs
+from at_infer.tables.scores import ScoredChunk
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from at_infer.engines import Engine, open_engine
 from at_infer.errors import EngineError
-from at_infer.metadata import Metadata
-from at_infer.missing import Filler
-from at_infer.windows import window_starts
+from at_infer.models.metadata import Metadata
+from at_infer.scoring.missing import Filler
+from at_infer.scoring.windows import window_starts
 
 Floats = NDArray[np.float32]
 BATCH = 8

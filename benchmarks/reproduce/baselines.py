@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from at_infer.errors import MissingExtraError
 from at_infer.output import atomic_path
-from at_infer.threshold import ratio_threshold
+from at_infer.thresholds.ratio import ratio_threshold
 from benchmarks.reproduce import paper
 from benchmarks.reproduce.measures import Truth, measure
 from benchmarks.reproduce.sources import KEYS, prepare

@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from at_infer.evaluation import Contestant, figures
-from at_infer.metrics.baselines import baseline, nth
-from at_infer.metrics.ranking import rank
-from at_infer.metrics.runs import runs
-from at_infer.metrics.vus import THRESHOLDS, volumes
+from at_infer.evaluation.evaluate import Contestant, figures
+from at_infer.evaluation.metrics.baselines import baseline, nth
+from at_infer.evaluation.metrics.ranking import rank
+from at_infer.evaluation.metrics.runs import runs
+from at_infer.evaluation.metrics.vus import THRESHOLDS, volumes
 
 Floats = NDArray[np.float32]
 Figures = dict[str, float]

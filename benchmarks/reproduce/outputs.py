@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from at_infer.config import HeadRule, ScoreConfig, ScoreMode, head_rule
-from at_infer.criterion import anomaly_score
+from at_infer.models.criterion import anomaly_score
 from at_infer.output import atomic_path
-from at_infer.windows import window_starts
+from at_infer.scoring.windows import window_starts
 from benchmarks.reproduce.sources import KEYS
 from benchmarks.reproduce.trainings import Training, features, trained
-from training.calibration import one_per_row
 from training.discrepancy import association_discrepancy
 from training.model import AnomalyTransformer
+from training.validation import one_per_row
 
 Floats = NDArray[np.float32]
 RULES: tuple[HeadRule, ...] = get_args(HeadRule)

@@ -1,0 +1,1 @@
+"""Running plans of TensorRT and TensorRT-RTX on a GPU."""

@@ -1,0 +1,265 @@
+"""The loop of `at-infer watch`: lines in, batches to the engine in time, one JSON line out per row."""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from json.encoder import encode_basestring
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from at_infer.errors import ConfigError, DataError, OutputError
+from at_infer.live.lines import Block, Lines, Say
+from at_infer.live.rows import MissingColumnError, Row, RowReader
+from at_infer.live.scorer import Pushed, StreamScorer
+from at_infer.scoring.windows import Floats
+
+IDLE_S = 0.1  # how long a signal may have to wait when nothing comes in
+MOST_ROWS = 4096
+ROWS_TO_COMPARE, TOO_MANY = 1000, 5
+INFINITE = float("inf")
+ADDED = ("row", "score", "is_anomaly")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What went through."""
+
+    rows: int = 0
+    scored: int = 0
+    anomalies: int = 0
+    bad_lines: int = 0
+    dropped_series: int = 0
+
+
+class Watch:
+    """Joins a source of lines, a `StreamScorer` and an output; one call of `run` is one process's life.
+
+    A row waits at most `max_delay_s` for others, so that the engine gets windows of many series at once. If many more
+    than the `expected_share` of rows are anomalous, that is said once.
+    """
+
+    def __init__(
+        self,
+        lines: Lines,
+        reader: RowReader,
+        stream: StreamScorer,
+        out: BinaryIO,
+        say: Say,
+        *,
+        max_delay_s: float = 0.0,
+        expected_share: float | None = None,
+        first_row: int = 0,
+        state: Path | None = None,
+        state_interval_s: float = 60.0,
+    ) -> None:
+        for name in (reader.time_column, reader.series_column):
+            if name in ADDED:
+                raise ConfigError(f"column {name!r}: is the time or series column and a field of the output; rename it")
+        if not 0 <= max_delay_s < float("inf"):
+            raise ConfigError(f"max delay: {1000 * max_delay_s:g} ms is not a time to wait; give 0 or more")
+        self.lines, self.reader, self.stream, self.out, self.say = lines, reader, stream, out, say
+        self.max_delay_s, self.expected_share, self.state, self.state_interval_s = (
+            max_delay_s,
+            expected_share,
+            state,
+            state_interval_s,
+        )
+        self.tally = Tally()
+        self.row = first_row
+        """Number of the next row; bad ones count, so that it finds its line again."""
+        self.pending = _Pending(min(stream.batch_size * stream.every, MOST_ROWS), stream.metadata.model.features)
+        self._saved_at = time.monotonic()
+        names = [key for key in (reader.series_column, reader.time_column) if key is not None]
+        self._head = '{"row":%d' + "".join(f",{_json(name).replace('%', '%%')}:%s" for name in names)
+
+    def run(self, stopped: Callable[[], bool]) -> None:
+        """Until the lines end, or `stopped`; then score what is pending. A closed output is a `BrokenPipeError`."""
+        try:
+            while not stopped():
+                block = self.lines.read(self._wait_s())
+                if block is None:
+                    break
+                self._take(block)
+                if self.pending.rows and time.monotonic() >= self.pending.since + self.max_delay_s:
+                    self._score()
+                if self.state is not None and time.monotonic() >= self._saved_at + self.state_interval_s:
+                    self._score()
+                    try:
+                        self.save()
+                    except OutputError as error:
+                        self.say(f"{error}; going on without")
+            self._score()
+        except BrokenPipeError:
+            self.save()
+            raise
+        self.save()
+
+    def save(self) -> None:
+        """Keep the state, if asked to; nothing may be pending."""
+        self._saved_at = time.monotonic()
+        if self.state is not None:
+            self.stream.save(self.state, {"row": self.row, "position": self.lines.position()})
+
+    def _wait_s(self) -> float:
+        if not self.pending.rows:
+            return IDLE_S
+        return min(IDLE_S, max(0.0, self.pending.since + self.max_delay_s - time.monotonic()))
+
+    def _take(self, block: Block) -> None:
+        if block.first == 1 and block.lines:
+            self.reader.start()
+        elif block.header is not None:
+            self.reader.start()
+            with suppress(DataError):
+                self.reader.read(block.header)
+        with np.errstate(over="ignore"):
+            for number, line in enumerate(block.lines, start=block.first):
+                self._take_line(number, line)
+
+    def _take_line(self, number: int, line: bytes | None) -> None:
+        try:
+            row = self.reader.read(line)
+            if row is None:
+                return
+            if isinstance(row, str):
+                self.say(f"{self.lines.name}: line {number}: {row}")
+                return
+            self.pending.add(row, number, self.row)
+        except MissingColumnError as error:
+            self._bad(number, self._changed(error))
+        except DataError as error:
+            self._bad(number, str(error))
+        self.row += 1
+        if self.pending.is_full:
+            self._score()
+
+    def _score(self) -> None:
+        """Everything that is pending goes through the engine and out."""
+        pending, reader = self.pending, self.reader
+        if not pending.rows:
+            return
+        pushed = self.stream.push_many(
+            pending.values[: len(pending.rows)],
+            [""] * len(pending.rows) if reader.series_column is None else pending.series,
+            None if reader.time_column is None else pending.times,
+        )
+        for i, what in sorted(pushed.refused.items()):
+            series = "" if reader.series_column is None else f"series {pending.series[i]!r}: "
+            self._bad(pending.lines[i], series + what)
+        if pushed.dropped:
+            self._say_dropped(pushed)
+        answer = self._answer(pushed)
+        self._compare_share()
+        pending.clear()
+        try:
+            self.out.write(answer)
+            self.out.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(f"stdout: cannot be written ({error.strerror})") from None
+
+    def _answer(self, pushed: Pushed) -> bytes:
+        pending, tally = self.pending, self.tally
+        keys = [
+            values
+            for name, values in (
+                (self.reader.series_column, pending.series),
+                (self.reader.time_column, pending.times),
+            )
+            if name is not None
+        ]
+        texts = []
+        for i, (score, is_anomaly) in enumerate(zip(pushed.score.tolist(), pushed.is_anomaly.tolist(), strict=True)):
+            if i in pushed.refused:
+                continue
+            tally.rows += 1
+            tally.anomalies += is_anomaly
+            head = self._head % (pending.rows[i], *[_json(values[i]) for values in keys])
+            if score != score:
+                texts.append(f'{head},"score":null,"is_anomaly":false}}\n')
+                continue
+            tally.scored += 1
+            text = f"{score:.9g}" if abs(score) != INFINITE else "1e999"  # JSON has no name for infinity
+            texts.append(f'{head},"score":{text},"is_anomaly":{"true" if is_anomaly else "false"}}}\n')
+        return "".join(texts).encode()
+
+    def _compare_share(self) -> None:
+        """Rows unlike the validation rows, or a threshold that was made from whole windows."""
+        tally = self.tally
+        if not self.expected_share or tally.scored < ROWS_TO_COMPARE:
+            return
+        if tally.anomalies > TOO_MANY * self.expected_share * tally.scored:
+            self.say(
+                f"note: {tally.anomalies / tally.scored:.1%} of the first {tally.scored} scored rows are anomalous, "
+                f"the threshold was made for {self.expected_share:.2g} of them; if they are normal, make it anew from "
+                f"their scores (docs/live.md, threshold)"
+            )
+        self.expected_share = None
+
+    def _bad(self, line: int, what: str) -> None:
+        self.tally.bad_lines += 1
+        self.say(f"{self.lines.name}: line {line}: {what}; the line is left out")
+
+    def _changed(self, error: MissingColumnError) -> str:
+        """A column that is missing was there before, if the series is known."""
+        with suppress(TypeError):  # a series that is no name at all
+            series = "" if self.reader.series_column is None else error.series
+            if series in self.stream.memory.slots or error.series in self.pending.series:
+                of = "" if self.reader.series_column is None else f" of series {error.series!r}"
+                return f"the columns{of} have changed: {error}"
+        return str(error)
+
+    def _say_dropped(self, pushed: Pushed) -> None:
+        self.tally.dropped_series += len(pushed.dropped)
+        more = f" and {len(pushed.dropped) - 1} more" if len(pushed.dropped) > 1 else ""
+        self.say(
+            f"series {pushed.dropped[0]!r}{more}: dropped, least recently seen of more than "
+            f"{self.stream.memory.max_series}; it begins again if it comes back; raise --max-series to keep more"
+        )
+
+
+class _Pending:
+    """Rows that wait for the engine."""
+
+    def __init__(self, capacity: int, features: int) -> None:
+        self.values: Floats = np.empty((capacity, features), np.float32)
+        self.since = 0.0
+        """When the first of them came."""
+        self.rows: list[int] = []
+        self.lines: list[int] = []
+        self.series: list[Any] = []
+        self.times: list[Any] = []
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.rows) == len(self.values)
+
+    def add(self, row: Row, line: int, number: int) -> None:
+        """Take a row in."""
+        try:
+            self.values[len(self.rows)] = row.values  # None becomes NaN, too large for float32 infinity
+        except OverflowError:
+            raise DataError("a number is too large for float32") from None
+        if not self.rows:
+            self.since = time.monotonic()
+        self.rows.append(number)
+        self.lines.append(line)
+        self.series.append(row.series)
+        self.times.append(row.time)
+
+    def clear(self) -> None:
+        """They are through."""
+        for values in (self.rows, self.lines, self.series, self.times):
+            values.clear()
+
+
+def _json(value: Any) -> str:
+    if type(value) is int:
+        return str(value)
+    text = encode_basestring(value) if type(value) is str else json.dumps(value)
+    return text if text.isprintable() else json.dumps(value)  # half of a surrogate pair cannot be written as UTF-8

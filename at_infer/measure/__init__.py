@@ -1,0 +1,1 @@
+"""How fast an engine is, what a machine has, and what a file is."""

@@ -1,0 +1,187 @@
+"""What a model or a file of scores knows about itself."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from at_infer.errors import AtInferError
+from at_infer.models.kinds import PLAN_TAGS, TITLES, file_sha256
+from at_infer.models.metadata import PREFIX, Metadata
+from at_infer.models.sidecar import load_sidecar, sidecar_path
+from at_infer.models.signatures import onnx_opsets
+
+FEW = 6  # entries of a list that are shown in full
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What was found in a file."""
+
+    file: str
+    kind: str
+    what: str
+    """One line for people."""
+    facts: dict[str, Any]
+    """Of the file itself."""
+    metadata: dict[str, Any] | None
+    """As at-infer wrote them; None if the file carries none."""
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    """Why the file cannot be used as it is."""
+
+    def to_json(self) -> str:
+        """Everything, as one JSON document; what is not a number there, like NaN, is null."""
+        return json.dumps(_finite(asdict(self)), allow_nan=False)
+
+
+def inspect_onnx(path: Path) -> Report:
+    """An ONNX file, ours or not."""
+    from at_infer.engines.ort import open_session
+
+    with path.open("rb") as file:
+        facts: dict[str, Any] = file_facts(path) | {"opset": onnx_opsets(file)}
+    try:
+        session = open_session(path, threads=1, optimize=False)
+    except AtInferError as error:
+        return Report(file=str(path), kind="onnx", what="ONNX model", facts=facts, metadata=None, problems=[str(error)])
+    facts |= {"inputs": _tensors(session.get_inputs()), "outputs": _tensors(session.get_outputs())}
+    about = session.get_modelmeta()
+    facts["producer"] = about.producer_name
+    properties: dict[str, str] = about.custom_metadata_map
+    values = _decode(properties)
+    try:
+        metadata = Metadata.from_properties(properties, str(path))
+    except AtInferError as error:
+        what = "ONNX model exported by at-infer"
+        return Report(file=str(path), kind="onnx", what=what, facts=facts, metadata=values, problems=[str(error)])
+    if metadata is None:
+        facts["properties"] = properties
+        notes = ["not exported by at-infer: columns, scaler, window and threshold are unknown"]
+        return Report(file=str(path), kind="onnx", what="ONNX model", facts=facts, metadata=None, notes=notes)
+    what = f"{metadata.graph} graph in ONNX, {metadata.precision}, exported by at-infer {metadata.at_infer}"
+    in_order = metadata.to_dict() | values  # ONNX Runtime returns them in any order
+    return Report(file=str(path), kind="onnx", what=what, facts=facts, metadata=in_order)
+
+
+def inspect_plan(path: Path) -> Report:
+    """A plan and its sidecar; needs neither TensorRT nor a GPU."""
+    with path.open("rb") as file:
+        head = file.read(28)
+    tag = PLAN_TAGS.get(head[:4])
+    flavour = None if tag is None else TITLES[tag]
+    version = ".".join(map(str, head[24:28])) if flavour and len(head) == 28 else None
+    facts = file_facts(path) | {"flavour": flavour, "version": version, "sidecar": str(sidecar_path(path))}
+    title = f"{flavour or 'TensorRT'} plan"
+    try:
+        metadata = load_sidecar(path)
+    except AtInferError as error:
+        values = _sidecar_values(path)
+        return Report(file=str(path), kind="plan", what=title, facts=facts, metadata=values, problems=[str(error)])
+    if metadata is None:
+        facts["sidecar"] = None
+        notes = [
+            f"there is no {sidecar_path(path).name} beside it: columns, scaler, window and threshold are unknown, and "
+            "inputs and outputs only show on a GPU"
+        ]
+        return Report(file=str(path), kind="plan", what=title, facts=facts, metadata=None, notes=notes)
+    what = f"{title}, {metadata.graph} graph, {metadata.precision}, exported by at-infer {metadata.at_infer}"
+    return Report(file=str(path), kind="plan", what=what, facts=facts, metadata=metadata.to_dict())
+
+
+def inspect_parquet(path: Path) -> Report:
+    """A file of scores, or of data."""
+    from at_infer.tables import read_metadata
+
+    footer = read_metadata(path)
+    ours = any(name.startswith(PREFIX) for name in footer.properties)
+    scores = ours or {"score", "is_anomaly"} <= footer.columns.keys()
+    facts = {"bytes": path.stat().st_size, "rows": footer.rows, "columns": footer.columns}
+    foreign = {name: text for name, text in footer.properties.items() if not name.startswith(PREFIX)}
+    if foreign:
+        facts["properties"] = foreign
+    return Report(
+        file=str(path),
+        kind="scores" if scores else "parquet",
+        what=f"{'scores' if scores else 'data'} in Parquet, {footer.rows} rows of {len(footer.columns)} columns",
+        facts=facts,
+        metadata=_decode(footer.properties) if ours else None,
+        notes=["it does not say which model wrote it"] if scores and not ours else [],
+    )
+
+
+def file_facts(path: Path) -> dict[str, Any]:
+    """Size and sha256, by which the metadata of other files may refer to this one."""
+    return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
+
+
+def rows(report: Report) -> Iterator[tuple[str, str]]:
+    """The report as names and short texts, one level of nesting unfolded."""
+    for part in (report.facts, report.metadata or {}):
+        for name, value in part.items():
+            if name == "bytes":
+                yield "size", f"{value / 1e6:.3g} MB ({value} bytes)"
+            elif isinstance(value, Mapping) and value and name != "columns":
+                yield from ((f"{name}.{key}", shorten(entry)) for key, entry in value.items())
+            elif isinstance(value, list) and value and all(isinstance(v, Mapping) and "shape" in v for v in value):
+                yield from ((name, f"{v['name']}  {v['type']} {v['shape']}") for v in value)
+            else:
+                yield name, shorten(value)
+
+
+def shorten(value: Any) -> str:
+    """A value in a few words; long lists lose their middle."""
+    if isinstance(value, Mapping):
+        return _join([f"{name} {_bracket(entry)}" for name, entry in value.items()]) or "none"
+    if isinstance(value, list | tuple):
+        if any(isinstance(entry, Mapping | list | tuple) for entry in value):
+            return "1 entry" if len(value) == 1 else f"{len(value)} entries"
+        return _join([shorten(entry) for entry in value]) or "none"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "none" if value is None else str(value)
+
+
+def _tensors(values: list[Any]) -> list[dict[str, Any]]:
+    return [{"name": v.name, "type": v.type.removeprefix("tensor(").rstrip(")"), "shape": v.shape} for v in values]
+
+
+def _decode(properties: Mapping[str, str]) -> dict[str, Any]:
+    """Our properties without their prefix, JSON where it is JSON."""
+    decoded: dict[str, Any] = {}
+    for name, text in properties.items():
+        if name.startswith(PREFIX):
+            try:
+                decoded[name.removeprefix(PREFIX)] = json.loads(text)
+            except json.JSONDecodeError:
+                decoded[name.removeprefix(PREFIX)] = text
+    return decoded
+
+
+def _sidecar_values(plan_path: Path) -> dict[str, Any] | None:
+    """A sidecar that failed its checks is still worth a look."""
+    try:
+        values = json.loads(sidecar_path(plan_path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return values if isinstance(values, dict) else None
+
+
+def _bracket(value: Any) -> str:
+    return f"({shorten(value)})" if isinstance(value, Mapping | list | tuple) else shorten(value)
+
+
+def _join(texts: list[str]) -> str:
+    if len(texts) <= FEW:
+        return ", ".join(texts)
+    return f"{', '.join(texts[: FEW // 2])} ... {texts[-1]} ({len(texts)} in all)"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _finite(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,132 @@
+"""What an exported model knows about itself: ONNX metadata_props, or the JSON file beside a plan."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Self
+
+from at_infer.config import (
+    Align,
+    Calibrated,
+    Config,
+    DiscrepancyConfig,
+    Fill,
+    ModelConfig,
+    Normal,
+    Scaler,
+    ScoreConfig,
+    Threshold,
+)
+from at_infer.errors import AtInferError, EngineError
+
+FORMAT = 1
+PREFIX = "at_infer."
+
+Graph = Literal["score", "associations"]
+
+_NESTED: dict[str, type[Config]] = {
+    "model": ModelConfig,
+    "scaler": Scaler,
+    "discrepancy": DiscrepancyConfig,
+    "score": ScoreConfig,
+    "normal": Normal,
+    "threshold": Threshold,
+    "causal": Calibrated,
+}
+_ADDED = ("causal", "normal", "selection")  # unknown to earlier versions of at-infer: None in their models
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """Everything a runtime needs to use a model, and everything a person needs to trust it."""
+
+    format: int
+    """Version of this layout."""
+    at_infer: str
+    """Version of at-infer that exported the model."""
+    checkpoint_sha256: str
+    graph: Graph
+    """`score`: windows in, scores out. `associations`: reconstruction and the associations of every layer."""
+    model: ModelConfig
+    columns: list[str]
+    """Names of the features, in order."""
+    time_column: str | None
+    series_column: str | None
+    """Columns of the training data that told time and series; scoring expects them too."""
+    scaler: Scaler
+    """Already inside the graph, which takes raw values; needed to read `reconstruction`, which is scaled."""
+    fill: Fill
+    """What to do with missing values before the graph sees them."""
+    discrepancy: DiscrepancyConfig
+    """How the graph compares associations."""
+    score: ScoreConfig
+    alignment: str
+    """How windows are laid over rows and which window scores a row."""
+    threshold: Threshold
+    """For the recorded score mode."""
+    quantile_levels: list[float]
+    quantiles: dict[str, list[float]]
+    """Per score mode, quantiles of the validation scores at `quantile_levels`."""
+    causal: Calibrated | None
+    """The same for rows that are each scored as the last of their window; None if nobody looked."""
+    normal: Normal | None
+    """What is usual on the validation part, for modes that compare with it; None if nobody looked."""
+    selection: list[dict[str, Any]] | None
+    """How well each score found anomalies that were put into the validation part, if that chose the mode."""
+    precision: str
+    fp32_ops: str
+    """What stays in float32 in a graph of lower precision."""
+    batch: list[int] | None
+    """Smallest, best and largest batch an engine is built for; None: any."""
+    parity: dict[str, Any]
+    """How far the exported graph is from the PyTorch model, as measured by the export."""
+    engine: dict[str, Any] | None
+    """Of a plan: flavour, version, compute capabilities, sha256 of the plan and of its ONNX file."""
+
+    def calibrated(self, align: Align) -> Calibrated:
+        """What is known of rows that are scored like this; of whole windows, if there is nothing better."""
+        if align == "last" and self.causal is not None:
+            return self.causal
+        return Calibrated(threshold=self.threshold, quantiles=self.quantiles)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only."""
+        return {
+            entry.name: value.to_dict() if hasattr(value := getattr(self, entry.name), "to_dict") else value
+            for entry in fields(self)
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], source: str) -> Self:
+        """The reverse of `to_dict`; `source` is for messages."""
+        found = values.get("format")
+        if isinstance(found, int) and found > FORMAT:
+            raise EngineError(f"{source}: was exported with metadata format {found}; upgrade at-infer to read it")
+        values = {**dict.fromkeys(_ADDED), **values}
+        missing = [entry.name for entry in fields(cls) if entry.name not in values]
+        if missing:
+            raise EngineError(f"{source}: its metadata lack {', '.join(missing)}; export the model again")
+        known = {entry.name: values[entry.name] for entry in fields(cls)}
+        try:
+            for name, kind in _NESTED.items():
+                if known[name] is not None or name not in _ADDED:
+                    known[name] = kind.from_dict(known[name])
+        except (AtInferError, KeyError, TypeError, AttributeError) as error:
+            raise EngineError(f"{source}: its metadata are damaged ({error}); export the model again") from None
+        return cls(**known)
+
+    def to_properties(self) -> dict[str, str]:
+        """One string per field, for ONNX `metadata_props`."""
+        return {PREFIX + name: json.dumps(value, sort_keys=True) for name, value in self.to_dict().items()}
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str], source: str) -> Self | None:
+        """The reverse of `to_properties`; None if the model is not one of ours."""
+        ours = {name.removeprefix(PREFIX): text for name, text in properties.items() if name.startswith(PREFIX)}
+        if not ours:
+            return None
+        try:
+            values = {name: json.loads(text) for name, text in ours.items()}
+        except json.JSONDecodeError as error:
+            raise EngineError(f"{source}: its metadata are damaged ({error}); export the model again") from None
+        return cls.from_dict(values, source)

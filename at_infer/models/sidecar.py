@@ -1,0 +1,115 @@
+"""The JSON file beside a plan: what the plan cannot say about itself, and whether it is still the same plan.
+
+Loading a plan executes native code, so nothing is loaded before these checks. They catch accidents (a plan swapped
+for another, a hand-edited sidecar, the wrong machine), not an attacker who can write both files.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+from at_infer.errors import EngineError
+from at_infer.models.kinds import TITLES, Flavour, json_sha256
+from at_infer.models.metadata import Metadata
+
+SEAL = "sidecar_sha256"
+FACTS: dict[str, type] = {
+    "flavour": str,
+    "version": str,
+    "compute_capabilities": list,
+    "plan_sha256": str,
+    "onnx_sha256": str,
+    "inputs": list,
+    "outputs": list,
+    SEAL: str,
+}
+
+
+def sidecar_path(plan_path: Path) -> Path:
+    """`model.trt` -> `model.trt.json`."""
+    return plan_path.with_name(plan_path.name + ".json")
+
+
+def runtime_cache_path(plan_path: Path) -> Path:
+    """Where TensorRT-RTX keeps the kernels it compiled for this machine."""
+    return plan_path.with_name(plan_path.name + ".cache")
+
+
+def seal(metadata: Metadata) -> Metadata:
+    """Add a digest of all the other fields, so that a later edit shows."""
+    return replace(metadata, engine=dict(metadata.engine or {}) | {SEAL: _digest(metadata.to_dict())})
+
+
+def load_sidecar(plan_path: Path, plan: bytes | None = None) -> Metadata | None:
+    """Metadata of a plan, checked against its bytes; None if it has no sidecar, so is not an export of at-infer.
+
+    A caller that goes on to load the plan passes the bytes it will load.
+    """
+    path = sidecar_path(plan_path)
+    try:
+        text = path.read_text(encoding="utf-8")
+        content = plan_path.read_bytes() if plan is None else plan
+    except FileNotFoundError:
+        if plan_path.exists():
+            return None
+        raise EngineError(f"{plan_path}: no such file") from None
+    except UnicodeDecodeError:
+        raise EngineError(f"{path}: is not JSON; export the model again") from None
+    except OSError as error:
+        raise EngineError(f"{plan_path}: cannot be read with its sidecar ({error.strerror or error})") from None
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise EngineError(f"{path}: is not JSON ({error}); export the model again") from None
+    if not isinstance(values, dict):
+        raise EngineError(f"{path}: is not the sidecar of a plan; export the model again")
+    metadata = Metadata.from_dict(values, str(path))
+    facts = _check_facts(metadata.engine, path)
+    if facts[SEAL] != _digest(values):
+        raise EngineError(f"{path}: was edited after the export; restore it or export the model again")
+    if facts["plan_sha256"] != hashlib.sha256(content).hexdigest():
+        raise EngineError(
+            f"{plan_path}: is not the plan that {path.name} describes (its sha256 differs); "
+            "copy both files together or export the model again"
+        )
+    return metadata
+
+
+def check_version(metadata: Metadata, installed: str, plan_path: Path) -> None:
+    """A plan runs only on the very version that built it."""
+    facts = _check_facts(metadata.engine, sidecar_path(plan_path))
+    if facts["version"] != installed:
+        raise EngineError(
+            f"{plan_path}: was built by {TITLES[facts['flavour']]} {facts['version']}, installed is {installed}; "
+            "install that version or export the model again with this one"
+        )
+
+
+def check_compute_capability(metadata: Metadata, found: int, plan_path: Path) -> None:
+    """A plan runs only on the GPU architectures it was built for."""
+    built_for = _check_facts(metadata.engine, sidecar_path(plan_path))["compute_capabilities"]
+    if found not in built_for:
+        raise EngineError(
+            f"{plan_path}: was built for compute capability {', '.join(map(str, built_for))}, this GPU has {found}; "
+            f"export the model again with --compute-capability {found}"
+        )
+
+
+def _check_facts(facts: Mapping[str, Any] | None, path: Path) -> Mapping[str, Any]:
+    if not isinstance(facts, Mapping):
+        raise EngineError(f"{path}: describes no plan; export the model again")
+    odd = [name for name, kind in FACTS.items() if not isinstance(facts.get(name), kind)]
+    if not odd and facts["flavour"] not in get_args(Flavour):
+        odd = ["flavour"]
+    if odd:
+        raise EngineError(f"{path}: its engine facts are damaged ({', '.join(odd)}); export the model again")
+    return facts
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    """sha256 of everything but the digest itself."""
+    engine = {name: value for name, value in (values["engine"] or {}).items() if name != SEAL}
+    return json_sha256({**values, "engine": engine})

@@ -1,0 +1,1 @@
+"""One stream of rows in, one score per row out."""

@@ -1,0 +1,56 @@
+"""What is written of scored rows: columns, and key-value metadata that tell how they came about."""
+
+import json
+from typing import Any
+
+import numpy as np
+
+from at_infer import __version__
+from at_infer.scoring.scorer import Scorer
+from at_infer.scoring.windows import Floats
+
+
+def added_columns(scorer: Scorer) -> list[str]:
+    """Columns of the output beside the carried ones."""
+    explain = scorer.options.explain
+    top = ["top_feature", "top_feature_share"] if explain != "none" else []
+    errors = [f"error_{name}" for name in scorer.metadata.columns] if explain == "all" else []
+    return ["score", "is_anomaly", *top, *errors]
+
+
+def scored_columns(scorer: Scorer, scores: Floats) -> dict[str, Any]:
+    """The channels of scored rows (r,C) as columns of the output."""
+    score = scores[:, 0]
+    found: list[Any] = [score, scorer.verdict(score)]
+    explain, names = scorer.options.explain, scorer.metadata.columns
+    if explain != "none":
+        errors = scores[:, 1:]
+        total = errors.sum(axis=1)
+        known = total > 0  # neither NaN nor a perfect reconstruction
+        top = np.where(known, np.nan_to_num(errors).argmax(axis=1), -1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = errors[np.arange(len(errors)), top] / total
+        found += [np.array([*names, None], object)[top], np.where(known, share, np.nan).astype(np.float32)]
+    if explain == "all":
+        found += list(errors.T)
+    return dict(zip(added_columns(scorer), found, strict=True))
+
+
+def scored_properties(scorer: Scorer) -> dict[str, str]:
+    """Key-value metadata of the output."""
+    known = scorer.metadata
+    facts = {
+        "version": __version__,
+        "engine": scorer.engine.describe(),
+        "engine_file": scorer.engine.path.name,
+        "checkpoint_sha256": known.checkpoint_sha256,
+        "precision": known.precision,
+        "columns": known.columns,
+        "score": scorer.config.to_dict(),
+        "threshold": scorer.threshold,
+        "validation": scorer.validation(),
+        "alignment": scorer.layout.rule,
+        "layout": scorer.layout.to_dict(),
+        "options": scorer.options.to_dict(),
+    }
+    return {f"at_infer.{name}": json.dumps(value, sort_keys=True) for name, value in facts.items()}

@@ -1,0 +1,7 @@
+"""The only folder that knows polars: Parquet in, Parquet out."""
+
+from at_infer.tables import allocator  # noqa: F401 -- before polars is imported
+from at_infer.tables.files import source_files
+from at_infer.tables.table import Footer, Table, read_metadata, read_table, rising_columns, write_table
+
+__all__ = ["Footer", "Table", "read_metadata", "read_table", "rising_columns", "source_files", "write_table"]

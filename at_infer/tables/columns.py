@@ -1,0 +1,59 @@
+"""What is read of which files: an input as whoever reads parts of it knows it, here or on another machine."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One input file."""
+
+    name: str
+    """As the user wrote it: in messages and in the output."""
+    path: str
+    """As any worker finds it."""
+    hive: bool | None
+    """Do folders named key=value become columns? None: of a folder only."""
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What is read of each file."""
+
+    features: tuple[str, ...]
+    time_column: str | None
+    series_column: str | None
+    series_per_file: bool
+
+    @property
+    def keys(self) -> list[str]:
+        """The time and the series column, as far as there are any."""
+        return [key for key in (self.time_column, self.series_column) if key is not None]
+
+    @property
+    def is_one_series(self) -> bool:
+        """Do all files together hold one series?"""
+        return self.series_column is None and not self.series_per_file
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """Some rows of one file."""
+
+    place: Place
+    file_first: int
+    """Row of the whole input that the file starts with."""
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a look at the key columns of a file shows."""
+
+    rows: int
+    runs: tuple[tuple[str, int], ...] = ()
+    """Series of the series column, and the row that each starts with."""
+    dtypes: tuple[tuple[str, str], ...] = ()
+    """Types of the key columns."""

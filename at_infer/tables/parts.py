@@ -1,0 +1,205 @@
+"""Output of scoring: finished parts in a hidden folder, put together at the end; a killed run goes on from them."""
+
+import json
+import shutil
+import sys
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import polars as pl
+import polars.selectors as cs
+from numpy.typing import NDArray
+
+from at_infer.errors import DataError, OutputError
+from at_infer.output import atomic_path
+from at_infer.tables.files import reading
+
+ROW_GROUP_ROWS = 1 << 18
+LOCK = "lock"
+
+
+class Verdicts(NamedTuple):
+    """Counts over all rows."""
+
+    rows: int
+    anomalies: int
+    segments: int
+    unscored_rows: int
+
+
+class CarriedRows:
+    """Carried columns wait here until the scores of their rows are final."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[pl.DataFrame] = deque()
+
+    def push(self, rows: pl.DataFrame) -> None:
+        """Rows whose scores will come later."""
+        if rows.height:
+            self.waiting.append(rows)
+
+    def take(self, count: int) -> pl.DataFrame:
+        """The next `count` rows."""
+        taken = []
+        while count:
+            head = self.waiting.popleft()
+            if head.height > count:
+                self.waiting.appendleft(head.slice(count))
+                head = head.head(count)
+            taken.append(head)
+            count -= head.height
+        return pl.concat(taken) if len(taken) != 1 else taken[0]
+
+
+class Parts:
+    """The unfinished output beside its place: `.scores.parquet.parts/`."""
+
+    def __init__(self, output: Path) -> None:
+        self.output = output
+        self.folder = output.with_name(f".{output.name}.parts")
+        self.written = 0
+        self.rows = 0
+        self._lock: IO[str] | None = None
+
+    def begin(self, journal: Mapping[str, Any]) -> None:
+        """Start anew; what an earlier run left is dropped."""
+        with self._errors():
+            self._claim()
+        try:
+            with self._errors():
+                for left in self.folder.iterdir():
+                    if left.name != LOCK:
+                        left.unlink()
+                self._note(journal)
+        except OutputError:
+            self.discard()
+            raise
+
+    def _claim(self) -> None:
+        """One run at a time: two would mix their parts. The system ends the claim with the process, however it ends."""
+        self.folder.mkdir(exist_ok=True)
+        if sys.platform == "win32":
+            return
+        import fcntl
+
+        self._lock = (self.folder / LOCK).open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            raise OutputError(f"{self.output}: another run is writing it; wait, or choose another output") from None
+        except OSError:  # a file system without locks
+            pass
+
+    def release(self) -> None:
+        """Let another run go on from here."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OutputError(f"{self.output}: could not be written ({error.strerror or error})") from None
+
+    def _note(self, journal: Mapping[str, Any]) -> None:
+        with atomic_path(self.folder / "journal.json") as temporary:
+            temporary.write_text(json.dumps(journal), encoding="utf-8")
+
+    def journal(self) -> dict[str, Any] | None:
+        """What an unfinished run left, or None."""
+        try:
+            found: dict[str, Any] = json.loads((self.folder / "journal.json").read_text(encoding="utf-8"))
+        except (OSError, json.JSONDecodeError):
+            return None
+        return found
+
+    def resume(self, journal: Mapping[str, Any]) -> None:
+        """Count what is there already."""
+        with self._errors():
+            self._claim()
+        self._note(journal)
+        paths = sorted(self.folder.glob("*.parquet"))
+        self.written = len(paths)
+        if paths:
+            with reading(self.folder):
+                self.rows = pl.scan_parquet(paths).select(pl.len()).collect().item()
+
+    def write(self, carried: pl.DataFrame, columns: Mapping[str, NDArray[Any]]) -> None:
+        """Add rows; NaN becomes null. A part is complete or absent."""
+        frame = scored_frame(carried, columns)
+        try:
+            with atomic_path(self.folder / f"{self.written:08}.parquet") as temporary, polars_errors_as_os_errors():
+                frame.write_parquet(temporary, compression="uncompressed", statistics=False)
+        except OutputError as error:
+            raise OutputError(f"rows {self.rows} to {self.rows + frame.height - 1}: {error}") from None
+        self.written += 1
+        self.rows += frame.height
+
+    def count(self, series_keys: list[str]) -> "Verdicts":
+        """Count over all parts, those of an earlier run too; a segment ends where one of `series_keys` changes."""
+        anomalous = pl.col("is_anomaly").fill_null(value=False)
+        goes_on = anomalous.shift(1, fill_value=False)
+        for name in series_keys:
+            key = cs.by_name(name).as_expr()  # unlike pl.col it takes '^a.*$' for a name
+            goes_on &= (key == key.shift(1)).fill_null(value=False)
+        counts = {
+            "rows": pl.len(),
+            "anomalies": anomalous.sum(),
+            "segments": (anomalous & ~goes_on).sum(),
+            "unscored": pl.col("score").null_count(),
+        }
+        with reading(self.folder):
+            found = pl.scan_parquet(sorted(self.folder.glob("*.parquet"))).select(**counts).collect()
+        return Verdicts(*found.row(0))
+
+    def publish(self, properties: Mapping[str, str]) -> None:
+        """Put the parts together as one file with key-value metadata, and remove them."""
+        paths = sorted(self.folder.glob("*.parquet"))
+        with atomic_path(self.output) as temporary, polars_errors_as_os_errors():
+            pl.scan_parquet(paths).sink_parquet(
+                temporary, compression="zstd", row_group_size=ROW_GROUP_ROWS, metadata=dict(properties)
+            )
+        self.discard()
+
+    def discard(self) -> None:
+        """Remove the unfinished output."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.release()
+
+
+@contextmanager
+def polars_errors_as_os_errors() -> Iterator[None]:
+    """While it writes, polars reports a full disk in a way of its own."""
+    try:
+        yield
+    except pl.exceptions.PolarsError as error:
+        raise OSError(str(error)) from error
+
+
+def scored_frame(carried: pl.DataFrame, columns: Mapping[str, NDArray[Any]]) -> pl.DataFrame:
+    """Carried columns with those that are added; NaN becomes null, and a row without a score has no verdict."""
+    added = {name: _with_nulls(values) for name, values in columns.items()}
+    judged = pl.when(pl.col("score").is_not_null()).then(pl.col("is_anomaly"))
+    return carried.with_columns(**added).with_columns(is_anomaly=judged)
+
+
+def check_names(carried: list[str], added: list[str]) -> None:
+    """A carried column may not have the name of one that is added."""
+    for name in carried:
+        if name in added:
+            raise DataError(f"column {name!r}: is the time or series column and a column of the output; rename it")
+
+
+def _with_nulls(values: NDArray[Any]) -> pl.Series:
+    if values.dtype == np.float32:
+        return pl.Series(values).fill_nan(None)
+    if values.dtype == object:
+        return pl.Series(values.tolist(), dtype=pl.String)  # also where all are None
+    return pl.Series(values)

@@ -1,0 +1,235 @@
+"""Files of scores, chunk by chunk beside their labels, and chosen rows of the data that were scored."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import polars as pl
+import polars.selectors as cs
+from numpy.typing import NDArray
+
+from at_infer.errors import DataError
+from at_infer.tables.files import InputFile, listed
+from at_infer.tables.keys import KeyWalk, check_equal, compared_keys, file_properties, find_keys, open_files
+from at_infer.tables.labels import label_values, score_values
+
+CHUNK_ROWS = 1 << 18
+ERROR = "error_"
+
+Floats = NDArray[np.float32]
+Times = NDArray[np.float64]
+Clock = Literal["date", "number"]
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredChunk:
+    """Some rows, in order."""
+
+    first_row: int
+    scores: Floats
+    """NaN where a row has none."""
+    times: Times | None
+    """Milliseconds since 1970, or the number itself."""
+    labels: NDArray[np.bool_] | None
+    evidence: Floats | None
+    """(rows, features): squared errors, or 1 at the feature with the largest one."""
+    starts: list[tuple[int, str]]
+    """Rows of this chunk that begin a series, and its name."""
+
+
+class ScoredFile:
+    """The rows behind a file, folder or glob of scores, and behind one of labels with the same rows."""
+
+    def __init__(
+        self,
+        source: str,
+        labels: str | None = None,
+        *,
+        label_column: str = "label",
+        time_column: str | None = None,
+        series_column: str | None = None,
+    ) -> None:
+        self.source, self.labels, self.label_column = source, labels, label_column
+        self.files = open_files(source)
+        head = self.files[0]
+        _check_has(self.files, ["score"], "is it a file of at-infer score?")
+        self.keys = find_keys(head, time_column, series_column, {"score", label_column})
+        _check_has(self.files, self.keys.columns, "all files need the same columns")
+        self.rows = sum(file.rows for file in self.files)
+        self.properties = file_properties(head)
+        self.clock: Clock | None = self._clock(head)
+        errors = [name for name in head.schema if name.startswith(ERROR) and head.schema[name].is_float()]
+        self.explained: Literal["all", "top"] | None = (
+            "all" if errors else "top" if "top_feature" in head.schema else None
+        )
+        self.features = [name.removeprefix(ERROR) for name in errors] or self._top_features()
+        self.label_files: list[InputFile] = []
+        self.compared: list[str] = []
+        if labels is not None:
+            self.label_files = open_files(labels)
+            _check_has(self.label_files, [label_column], "name it with --label-column")
+            self.compared = compared_keys(self.keys, "auto", head, self.label_files[0])
+            _check_has(self.label_files, self.compared, "all files need the same columns")
+            found = sum(file.rows for file in self.label_files)
+            if found != self.rows:
+                raise DataError(
+                    f"{labels}: has {found} rows, {source} has {self.rows}; labels need one row per scored row"
+                )
+
+    def chunks(self) -> Iterator[ScoredChunk]:
+        """All rows, in order."""
+        walk = KeyWalk(self.keys, self.source)
+        evidence = [f"{ERROR}{name}" for name in self.features] if self.explained == "all" else []
+        top = ["top_feature"] if self.explained == "top" and self.features else []
+        theirs = _even(self.label_files, [self.label_column, *self.compared])
+        for first, own in _even(self.files, ["score", *self.keys.columns, *evidence, *top]):
+            labels = None
+            if self.labels is not None:
+                _, other = next(theirs)
+                for name in self.compared:
+                    check_equal(own[name], other[name], self.source, self.labels, first)
+                labels = label_values(other[self.label_column], self.labels, first)
+            yield ScoredChunk(
+                first_row=first,
+                scores=score_values(own, "score", self.source, first),
+                times=self._times(own),
+                labels=labels,
+                evidence=self._evidence(own, evidence, top),
+                starts=walk.take(own, first),
+            )
+
+    def pick(self, ranges: Sequence[Range]) -> list[tuple[Floats, Times | None]]:
+        """Scores and times of some ranges of rows, given in order of their starts."""
+        names = ["score", *([] if self.keys.time is None else [self.keys.time])]
+        return [(score_values(f, "score", self.source), self._times(f)) for f in _pick(self.files, names, ranges)]
+
+    def pick_data(self, source: str, columns: Sequence[str] | None, ranges: Sequence[Range]) -> "PickedData":
+        """The features of the same ranges in the data that were scored, whose keys must be those of the scores."""
+        files = open_files(source)
+        found = sum(file.rows for file in files)
+        if found != self.rows:
+            raise DataError(
+                f"{source}: has {found} rows, {self.source} has {self.rows}; give the data that were scored"
+            )
+        keys = compared_keys(self.keys, "auto", self.files[0], files[0])
+        head = files[0].schema
+        features = list(columns) if columns is not None else self._numbers(files[0])
+        _check_has(files, [*features, *keys], "give the data that were scored")
+        for name in features:
+            if not (head[name].is_numeric() or head[name] in (pl.Boolean, pl.Null)):
+                raise DataError(f"{source}: column {name!r} is {head[name]}, not numeric; the model needs numbers")
+        own = _pick(self.files, keys, ranges) if keys else [pl.DataFrame()] * len(ranges)
+        picked = []
+        for (first, _), frame, scored in zip(ranges, _pick(files, [*features, *keys], ranges), own, strict=True):
+            for name in keys:
+                check_equal(scored[name], frame[name], self.source, source, first)
+            picked.append(frame.select(cs.by_name(*features).cast(pl.Float32)).to_numpy(order="c"))
+        return PickedData(features, picked)
+
+    def _numbers(self, file: InputFile) -> list[str]:
+        """What at-infer train would have learnt from, if the file of scores does not say."""
+        left_out = {*self.keys.columns, self.label_column}
+        return [name for name, kind in file.schema.items() if kind.is_numeric() and name not in left_out]
+
+    def _clock(self, head: InputFile) -> Clock | None:
+        """How the time column counts; None if rows can only be numbered."""
+        if self.keys.time is None:
+            return None
+        kind = head.schema[self.keys.time]
+        if kind == pl.String:
+            first = next(head.collect(head.scan.select(cs.by_name(self.keys.time)), 1))[1]
+            return "date" if _dates(first[self.keys.time]) is not None else None
+        return "date" if kind in (pl.Date, pl.Datetime) else "number" if kind.is_numeric() else None
+
+    def _times(self, frame: pl.DataFrame) -> Times | None:
+        if self.clock is None or self.keys.time is None:
+            return None
+        column = frame[self.keys.time]
+        if self.clock == "number":
+            return column.cast(pl.Float64).to_numpy()
+        dates = _dates(column) if column.dtype == pl.String else column.cast(pl.Datetime("us"))
+        if dates is None or dates.null_count():
+            raise DataError(f"{self.source}: column {self.keys.time!r} holds dates and something else; write all alike")
+        return dates.to_physical().to_numpy() / 1e3
+
+    def _top_features(self) -> list[str]:
+        if self.explained != "top":
+            return []
+        found: set[str] = set()
+        for _, frame in _even(self.files, ["top_feature"]):
+            found |= {str(name) for name in frame["top_feature"].drop_nulls().unique()}
+        return sorted(found)
+
+    def _evidence(self, frame: pl.DataFrame, errors: list[str], top: list[str]) -> Floats | None:
+        if errors:
+            found: Floats = frame.select(cs.by_name(*errors).cast(pl.Float32)).to_numpy(order="c", writable=True)
+            found[~np.isfinite(found)] = 0.0
+            return found
+        if not top:
+            return None
+        names = frame["top_feature"].cast(pl.String)
+        at = names.replace_strict(self.features, list(range(len(self.features))), default=-1, return_dtype=pl.Int32)
+        code = at.fill_null(-1).to_numpy()
+        ones: Floats = np.equal(code[:, None], np.arange(len(self.features))).astype(np.float32)
+        return ones
+
+
+@dataclass(frozen=True, slots=True)
+class PickedData:
+    """Rows of the data, raw; a missing value is NaN."""
+
+    features: list[str]
+    values: list[Floats]
+    """One (rows, features) per range."""
+
+
+def _check_has(files: Sequence[InputFile], names: Sequence[str], hint: str) -> None:
+    for file in files:
+        for name in names:
+            if name not in file.schema:
+                raise DataError(f"{file.path}: column {name!r} is missing, it has {listed(list(file.schema))}; {hint}")
+
+
+def _chunks(files: Sequence[InputFile], names: Sequence[str]) -> Iterator[pl.DataFrame]:
+    for file in files:
+        query = file.scan.select(cs.by_name(*names))
+        yield from (frame for _, frame in file.collect(query, CHUNK_ROWS))
+
+
+def _even(files: Sequence[InputFile], names: Sequence[str]) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Chunks of one size whatever the files, so that two inputs can be walked side by side."""
+    first, held = 0, pl.DataFrame()
+    for frame in _chunks(files, names):
+        held = frame if held.is_empty() else pl.concat([held, frame], how="vertical_relaxed")
+        while held.height >= CHUNK_ROWS:
+            yield first, held[:CHUNK_ROWS]
+            first, held = first + CHUNK_ROWS, held[CHUNK_ROWS:]
+    if held.height:
+        yield first, held
+
+
+def _pick(files: Sequence[InputFile], names: Sequence[str], ranges: Sequence[Range]) -> list[pl.DataFrame]:
+    """Frames of some ranges of rows; read in one go, since a range may lie in a row group of millions."""
+    parts: list[list[pl.DataFrame]] = [[] for _ in ranges]
+    last = max((end for _, end in ranges), default=0)
+    row = 0
+    for frame in _chunks(files, names) if ranges else ():
+        for part, (first, end) in zip(parts, ranges, strict=True):
+            if first < row + frame.height and end > row:
+                wanted = np.arange(max(first - row, 0), min(end - row, frame.height))
+                part.append(frame[wanted])  # a slice would keep the whole chunk
+        row += frame.height
+        if row >= last:
+            break
+    return [pl.concat(part, how="vertical_relaxed") for part in parts]
+
+
+def _dates(column: pl.Series) -> pl.Series | None:
+    """ISO 8601 texts as dates; None if the first is something else."""
+    try:
+        dates = column.str.to_datetime(time_unit="us", strict=False)
+    except pl.exceptions.ComputeError:
+        return None
+    return None if dates[0] is None else dates.dt.replace_time_zone(None)

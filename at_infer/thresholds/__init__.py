@@ -1,0 +1,1 @@
+"""From validation scores to the threshold above which a row is anomalous."""

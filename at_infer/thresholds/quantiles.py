@@ -1,0 +1,155 @@
+"""Validation scores, whole or as the quantiles a model kept, and what each way to a threshold would flag of them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from at_infer.errors import AtInferError, ConfigError, DataError
+from at_infer.thresholds.peaks import INITIAL_LEVEL, peaks_threshold
+from at_infer.thresholds.ratio import QUANTILE_LEVELS, gap_threshold, quantile_threshold, quantiles, ratio_threshold
+
+Method = Literal["ratio", "fixed", "gap", "spot"]
+MOST_TAIL_ROWS = 1_000_000  # a tail rebuilt from quantiles gains nothing from more
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationScores:
+    """What is known of them."""
+
+    source: str
+    rows: int
+    levels: list[float]
+    values: list[float]
+    """Quantiles."""
+    scores: NDArray[np.float32] | None = None
+    """All of them, if they are at hand."""
+
+    @classmethod
+    def of_scores(cls, source: str, scores: NDArray[np.float32]) -> "ValidationScores":
+        """Rows without a score are left out."""
+        known = scores[~np.isnan(scores)]
+        if not len(known):
+            raise DataError(f"{source}: no row has a score")
+        return cls(source, len(known), list(QUANTILE_LEVELS), quantiles(known), known)
+
+    def share_above(self, threshold: float) -> float:
+        """Share of the scores that exceed it."""
+        if self.scores is not None:
+            return float((self.scores > np.float32(threshold)).mean())
+        values = np.asarray(self.values)
+        if threshold < values[0] or threshold >= values[-1]:
+            return float(threshold < values[0])
+        # Equal quantiles are a jump: of these the highest level counts.
+        at = int(np.searchsorted(values, threshold, side="right"))
+        low, high = values[at - 1], values[at]
+        level = self.levels[at - 1] + (threshold - low) / (high - low) * (self.levels[at] - self.levels[at - 1])
+        return 1 - float(level)
+
+    def at_levels(self, levels: list[float]) -> list[float]:
+        """Quantiles at levels of one's own."""
+        return [float(value) for value in np.interp(levels, self.levels, self.values)]
+
+    def at_ratio(self, ratio: float) -> float:
+        """The threshold that this share exceeds."""
+        if self.scores is not None:
+            return ratio_threshold(self.scores, ratio)
+        return quantile_threshold(self.levels, self.values, ratio)
+
+    def by_gap(self) -> float:
+        """The gap statistic of the paper's appendix."""
+        return gap_threshold(self.levels, self.values)
+
+    def by_peaks(self, rate: float) -> float:
+        """Peaks over threshold, for a share of alarms on normal rows."""
+        initial = quantile_threshold(self.levels, self.values, 1 - INITIAL_LEVEL)
+        if self.scores is not None:
+            tail = self.scores[self.scores > initial].astype(np.float64)
+            return peaks_threshold(tail - initial, initial, self.rows, rate).threshold
+        rows = min(self.rows, MOST_TAIL_ROWS)
+        peaks = round((1 - INITIAL_LEVEL) * rows)
+        ranks = (np.arange(rows - peaks, rows) + 0.5) / rows
+        tail = np.interp(ranks, self.levels, self.values)
+        return peaks_threshold(tail[tail > initial] - initial, initial, rows, rate).threshold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One way to a threshold, and what it would flag of the validation scores."""
+
+    method: str
+    what: str
+    threshold: float | None
+    """None: it cannot be had, and `note` says why."""
+    share: float | None = None
+    rows: int | None = None
+    rows_a_day: float | None = None
+    note: str = ""
+
+
+def choices(
+    of: ValidationScores,
+    *,
+    ratio: float,
+    delta: float | None,
+    false_alarms_per_day: float,
+    rows_per_day: float | None,
+) -> Iterator[Choice]:
+    """Every method; one that does not work here says so and spoils none of the others."""
+    yield _choice(of, "ratio", f"r = {ratio:g}", lambda: of.at_ratio(ratio), rows_per_day)
+    if delta is not None:
+        yield _choice(of, "fixed", f"delta = {delta:g}", lambda: delta, rows_per_day)
+    yield _choice(of, "gap", "gap statistic, two clusters", of.by_gap, rows_per_day)
+
+    def spot() -> float:
+        if rows_per_day is None:
+            raise ConfigError("threshold: a rate per day needs --rows-per-day or --interval")
+        return of.by_peaks(false_alarms_per_day / rows_per_day)
+
+    what = f"peaks over threshold, {false_alarms_per_day:g} rows a day"
+    yield _choice(of, "spot", what, spot, rows_per_day)
+
+
+def _choice(
+    of: ValidationScores, method: str, what: str, find: Callable[[], float], rows_per_day: float | None
+) -> Choice:
+    try:
+        threshold = find()
+    except AtInferError as error:
+        return Choice(method=method, what=what, threshold=None, note=str(error).removeprefix("threshold: "))
+    return flagged(of, method, what, threshold, rows_per_day)
+
+
+def flagged(of: ValidationScores, method: str, what: str, threshold: float, rows_per_day: float | None) -> Choice:
+    """What a threshold would flag."""
+    share = of.share_above(threshold)
+    a_day = None if rows_per_day is None else share * rows_per_day
+    return Choice(
+        method=method, what=what, threshold=threshold, share=share, rows=round(share * of.rows), rows_a_day=a_day
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Scores from `low` to `high`."""
+
+    low: float
+    high: float
+    share: float
+
+
+def histogram(of: ValidationScores, bins: int = 20) -> list[Bin]:
+    """Equal steps of the logarithm if positive scores span more than a factor of 100, else of the score."""
+    low, high = of.values[0], of.values[-1]
+    if low == high:
+        return [Bin(low, high, 1.0)]
+    floor = max(low, high * 1e-6)
+    if low >= 0 and high > 100 * floor:
+        edges = np.geomspace(floor, high, bins + 1)
+        edges[0] = low
+    else:
+        edges = np.linspace(low, high, bins + 1)
+    above = np.array([1.0, *(of.share_above(edge) for edge in edges[1:-1]), 0.0])
+    return [Bin(float(a), float(b), float(s)) for a, b, s in zip(edges[:-1], edges[1:], -np.diff(above), strict=True)]

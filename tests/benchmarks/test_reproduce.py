@@ -1,0 +1,380 @@
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from at_infer.datasets import generate
+from at_infer.errors import DataError, MissingExtraError
+from at_infer.thresholds.ratio import quantiles
+from benchmarks.reproduce import __main__ as command
+from benchmarks.reproduce import baselines, paper, report, tables, trainings
+from benchmarks.reproduce.measures import Truth, chance, contrast, measure
+from benchmarks.reproduce.outputs import adjacent_weight, scored
+from benchmarks.reproduce.sources import laid_out, names, prepare, ucr_series
+from tests import metric_oracles as oracle
+from training.checkpoint import Checkpoint
+
+TINY = {"width": 8, "heads": 2, "layers": 3, "learning_rate": 1e-3, "epochs": 1}
+
+
+def write(folder: Path, frame: pl.DataFrame, name: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    frame.write_parquet(folder / name)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MSL as it is laid out, with two channels of two features."""
+    folder = tmp_path_factory.mktemp("data")
+    parts = generate(rows=(700, 1, 600), features=2, share=0.05)
+    train, test = parts["train"], parts["test"]
+    channels = [("A-1", slice(0, 350)), ("A-2", slice(350, None))]
+    frames = [laid_out(train.values[of], ["f00", "f01"], name) for name, of in channels]
+    write(folder / "msl", pl.concat(frames), "train.parquet")
+    frames = [
+        laid_out(test.values[of], ["f00", "f01"], name).with_columns(label=pl.Series(test.labels[of]))
+        for name, of in channels
+    ]
+    write(folder / "msl", pl.concat(frames), "test.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(trainings.SIZES, "reduced", TINY)
+
+
+def test_psm_is_read_as_its_publishers_lay_it_out(tmp_path: Path) -> None:
+    folder = tmp_path / "psm"
+    folder.mkdir()
+    (folder / "train.csv").write_text("timestamp_(min),feature_0,feature_1\n0.0,0.5,\n1.0,0.25,1\n")
+    (folder / "test.csv").write_text("timestamp_(min),feature_0,feature_1\n2,0.75,2\n3,1.5,3\n4,0,4\n")
+    (folder / "test_label.csv").write_text("timestamp_(min),label\n2,0\n3,1\n4,0\n")
+    made = prepare("psm", tmp_path, tmp_path / "work")
+    train, test = (pl.read_parquet(made / f"{part}.parquet") for part in ("train", "test"))
+    assert train.columns == ["timestamp", "channel", "feature_0", "feature_1"]
+    assert train.rows() == [(0, "psm", 0.5, 0.0), (1, "psm", 0.25, 1.0)]  # missing: 0, as published
+    assert test["label"].to_list() == [0, 1, 0]
+    assert test["feature_0"].to_list() == [0.75, 1.5, 0.0]
+
+
+def test_labels_of_psm_must_fit(tmp_path: Path) -> None:
+    folder = tmp_path / "psm"
+    folder.mkdir()
+    for name in ("train", "test"):
+        (folder / f"{name}.csv").write_text("t,a\n0,1\n1,2\n")
+    (folder / "test_label.csv").write_text("t,label\n0,1\n")
+    with pytest.raises(DataError, match=r"test_label\.csv has 1 rows, test\.csv 2"):
+        prepare("psm", tmp_path, tmp_path / "work")
+    assert not (tmp_path / "work" / "data" / "psm" / "test.parquet").exists()
+
+
+@pytest.mark.parametrize("above", ["", "P1,,P2,\n"])
+def test_swat_is_read_as_its_publishers_lay_it_out(tmp_path: Path, above: str) -> None:
+    folder = tmp_path / "swat"
+    folder.mkdir()
+    head = f"{above} Timestamp,FIT101, LIT101,Normal/Attack\n"
+    (folder / "SWaT_Dataset_Normal_v1.csv").write_text(f"{head}22/12/2015 4:30:00 PM,0,124.5,Normal\n")
+    rows = "28/12/2015 10:00:00 AM,2.5,522,Normal\n28/12/2015 10:00:01 AM,3,523,Attack\n28/12/2015,4,524,A ttack\n"
+    (folder / "SWaT_Dataset_Attack_v0.csv").write_text(head + rows)
+    made = prepare("swat", tmp_path, tmp_path / "work")
+    train, test = (pl.read_parquet(made / f"{part}.parquet") for part in ("train", "test"))
+    assert train.columns == ["timestamp", "channel", "FIT101", "LIT101"]
+    assert train["LIT101"].to_list() == [124.5]
+    assert test["label"].to_list() == [0, 1, 1]
+    assert test["FIT101"].to_list() == [2.5, 3.0, 4.0]
+
+
+def test_a_swat_file_without_states_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "swat").mkdir()
+    (tmp_path / "swat" / "SWaT_Dataset_Normal_v1.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match="has no column 'Normal/Attack'"):
+        prepare("swat", tmp_path, tmp_path / "work")
+
+
+def test_ucr_is_cut_at_the_end_of_its_training_part(tmp_path: Path) -> None:
+    write(tmp_path / "ucr", pl.DataFrame({"value": np.arange(10, dtype=np.float32)}), "ecg.parquet")
+    (tmp_path / "ucr" / "metadata.csv").write_text("name,train_end,anomaly_start,anomaly_end,rows\necg,6,7,9,10\n")
+    assert ucr_series(tmp_path) == ["ecg"]
+    made = prepare("ucr/ecg", tmp_path, tmp_path / "work")
+    assert pl.read_parquet(made / "train.parquet")["value"].to_list() == [0, 1, 2, 3, 4, 5]
+    test = pl.read_parquet(made / "test.parquet")
+    assert test["value"].to_list() == [6, 7, 8, 9]
+    assert test["label"].to_list() == [0, 1, 1, 0]
+
+
+def test_generated_data_have_the_sizes_of_the_paper(tmp_path: Path) -> None:
+    made = prepare("generated", tmp_path, tmp_path)
+    rows = {part: pl.read_parquet(made / f"{part}.parquet") for part in ("train", "validation", "test")}
+    assert {part: len(frame) for part, frame in rows.items()} == {"train": 20_000, "validation": 10_000, "test": 20_000}
+    assert rows["test"]["label"].mean() == pytest.approx(0.018)
+    assert prepare("generated", tmp_path, tmp_path) == made
+
+
+@pytest.mark.parametrize("name", ["nothing", "ucr", "psm/x", "msl"])
+def test_what_is_not_there_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DataError, match=name):
+        prepare(name, tmp_path, tmp_path / "work")
+
+
+def test_adjacent_weights_are_those_of_the_neighbours() -> None:
+    series = torch.softmax(torch.randn(2, 3, 5, 5, generator=torch.Generator().manual_seed(0)), -1)
+    expected = np.zeros((2, 5))
+    for b in range(2):
+        for i in range(5):
+            near = [j for j in (i - 1, i + 1) if 0 <= j < 5]
+            expected[b, i] = np.mean([series[b, h, i, j].item() for h in range(3) for j in near])
+    np.testing.assert_allclose(adjacent_weight(series).numpy(), expected, rtol=1e-6)
+    even = torch.full((1, 2, 4, 4), 0.25)
+    assert torch.equal(adjacent_weight(even), torch.full((1, 4), 0.25))
+
+
+def test_contrast_is_the_ratio_of_the_means() -> None:
+    weights, labels = np.float32([0.01, 0.03, 0.02, 0.04]), np.array([True, True, False, False])
+    assert contrast(weights, labels) == pytest.approx({"abnormal": 2.0, "normal": 3.0, "contrast": 2 / 3}, rel=1e-6)
+
+
+def test_measures_are_those_of_the_oracles() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.zeros(400, bool)
+    labels[[*range(50, 80), *range(300, 310)]] = True
+    scores = rng.random(400, np.float32) + 0.3 * labels.astype(np.float32)
+    alarms = scores > 0.9
+    found = measure(scores, alarms, Truth(labels, [100, 100, 200]))
+    assert found["f1"] == pytest.approx(100 * oracle.f1(alarms, labels))
+    assert found["pa_f1"] == pytest.approx(100 * oracle.f1(oracle.adjusted(alarms, labels), labels))
+    assert found["flagged"] == pytest.approx(100 * alarms.mean())
+
+    def vus_pr(part: slice) -> float:
+        return 100 * float(np.mean([oracle.range_areas(scores[part], labels[part], w)[1] for w in range(101)]))
+
+    assert found["vus_pr"] == pytest.approx(vus_pr(slice(None)))
+    both_kinds = [vus_pr(slice(0, 100)), vus_pr(slice(200, 400))]  # the second channel has no anomaly
+    assert found["vus_pr_channels"] == pytest.approx(np.mean(both_kinds))
+
+
+def test_chance_never_reads_the_data() -> None:
+    labels = np.zeros(1000, bool)
+    labels[200:700] = True  # an alarm on every 100th row cannot miss it
+    found = chance(Truth(labels, [1000]), 0.01)
+    assert found["every_nth"]["pa_recall"] == 100
+    assert found["every_nth"]["flagged"] == 1
+    assert found["random"]["f1"] < 10
+
+
+def test_quoted_figures_are_consistent() -> None:
+    """F1 is the harmonic mean of precision and recall, as far as they were rounded."""
+    for name, cells in [*paper.MAIN.items(), *((name, (cell,)) for name, cell in paper.UCR.items())]:
+        for precision, recall, f1 in cells:
+            assert f1 == pytest.approx(2 * precision * recall / (precision + recall), abs=0.06), name
+    assert len(paper.MAIN) == 19
+    assert all(len(cells) == 5 for of in (*paper.F1.values(), paper.MAIN) for cells in of.values())
+    assert paper.f1("main", "Anomaly Transformer", "published", "msl") == 93.59
+    assert paper.f1("criterion", "one checkpoint", "discrepancy", "smap") == 90.98
+    assert paper.f1("main", "Anomaly Transformer", "paper", "asd") is None
+
+
+def test_every_quoted_variant_is_one_of_ours() -> None:
+    for name, quoted in paper.F1.items():
+        ours = {variant.label for variant in tables.TABLES[name].variants}
+        assert {key if isinstance(key, str) else key[0] for key in quoted} <= ours, name
+    assert [variant.label for variant in tables.CONTRASTS] == list(paper.CONTRAST)
+
+
+def test_a_training_is_made_once(data: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = tables.run_table("criterion", "msl", "reduced", range(2), data, work)
+    assert [row["mode"] for row in first["rows"]] == ["reconstruction", "discrepancy", "addition", "published", "paper"]
+    assert all(row["spread"] is not None for row in first["rows"])
+    assert first["test"] == {"rows": 600, "anomalous_rows": 30, "segments": first["test"]["segments"], "channels": 2}
+    kept = sorted(path.name for path in (work / "trainings").iterdir())
+    assert len(kept) == 4  # checkpoint and outputs of two seeds; nothing to resume is left
+    monkeypatch.setattr(trainings, "fit", None)
+    assert tables.run_table("criterion", "msl", "reduced", range(2), data, work) == first
+    used = tables.run_table("layers-used", "msl", "reduced", range(1), data, work)
+    assert [row["variant"] for row in used["rows"]][::2] == ["layer 1", "layer 2", "layer 3", "all layers"]
+
+
+def test_an_interrupted_training_goes_on(data: Path, tmp_path: Path, work: Path) -> None:
+    training = tables.training_of(tables.TABLES["main"].variants[0], "msl", "reduced", 0)
+    folder = prepare("msl", data, tmp_path)
+
+    def stop(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainings, "_show", stop)
+        with pytest.raises(KeyboardInterrupt):
+            trainings.trained(training, folder, tmp_path)
+    (left,) = (tmp_path / "trainings").iterdir()
+    assert left.name.endswith(".resume.pt")
+    whole = trainings.trained(training, folder, work)
+    resumed = trainings.trained(training, folder, tmp_path)
+    for name, tensor in whole.state_dict.items():
+        assert torch.equal(tensor, resumed.state_dict[name]), name
+
+
+def test_validation_scores_are_those_that_training_recorded(data: Path, work: Path) -> None:
+    training = tables.training_of(tables.TABLES["main"].variants[0], "msl", "reduced", 0)
+    one = scored(training, prepare("msl", data, work), work)
+    recorded = Checkpoint.load(training.path(work)).quantiles
+    for mode in ("published", "paper", "reconstruction", "discrepancy", "addition"):
+        np.testing.assert_allclose(quantiles(one.validation.scores(mode, training)), recorded[mode], rtol=1e-4)  # type: ignore[arg-type]
+    assert one.test.scores("published", training).shape == (600,)
+    of_layers = [one.test.scores("discrepancy", training, layer) for layer in range(3)]
+    assert not np.array_equal(of_layers[0], of_layers[1])
+
+
+def test_variants_change_what_they_name() -> None:
+    def made(table: str) -> list[trainings.Training]:
+        return [tables.training_of(variant, "msl", "full", 0) for variant in tables.TABLES[table].variants]
+
+    base = trainings.Training(dataset="msl")
+    assert made("main") == [base]
+    assert made("width") == [replace(base, width=width) for width in (256, 512, 1024)]
+    assert made("strategy")[:2] == [replace(base, strategy=name) for name in ("reconstruction", "maximize")]  # type: ignore[arg-type]
+    assert {one.distance for one in made("distance")} == {"kl", "js", "wasserstein", "cross-entropy", "l2"}
+    reduced = tables.training_of(tables.TABLES["width"].variants[0], "msl", "reduced", 0)
+    assert reduced.width == TINY["width"] // 2
+    paths = {one.path(Path()) for name in tables.TABLES for one in made(name)}
+    assert len(paths) == len({one for name in tables.TABLES for one in made(name)})
+
+
+def test_thresholds_are_of_validation_scores_only() -> None:
+    scores = np.linspace(0, 1, 1001, dtype=np.float32)
+    assert tables.threshold_of(scores, "ratio", "msl") == pytest.approx(0.99, abs=2e-3)
+    assert tables.threshold_of(scores, "ratio", "smd") == pytest.approx(0.995, abs=2e-3)
+    assert tables.threshold_of(scores, "delta", "smap") == 0.01
+    assert tables.threshold_of(scores, "delta", "asd") is None
+    assert tables.threshold_of(np.zeros(100, np.float32), "gap", "msl") is None
+    clusters = np.concatenate([np.full(900, 1e-4), np.full(100, 1.0)]).astype(np.float32)
+    assert tables.threshold_of(clusters, "gap", "msl") == pytest.approx(1e-2, rel=0.5)
+
+
+@pytest.fixture(scope="module")
+def rows() -> tuple[Any, Any]:
+    """Normal rows, and others with one that is far off."""
+    rng = np.random.default_rng(0)
+    wave = np.sin(np.arange(900) / 4)[:, None] * [1, -1, 0.5]
+    values = (wave + rng.normal(0, 0.05, wave.shape)).astype(np.float32)
+    values = np.column_stack([values, np.zeros(900, np.float32)])  # a column that never changes
+    values[800, :3] = [6, 6, -6]
+    return values[:600], values[600:]
+
+
+@pytest.mark.parametrize("name", baselines.METHODS)
+def test_baselines_find_what_anything_finds(name: str, rows: tuple[Any, Any]) -> None:
+    needed = {"Deep-SVDD": "pyod", "VAR": "statsmodels"}
+    if name in needed:
+        pytest.importorskip(needed[name], reason="benchmarks/reproduce/requirements.txt is not installed")
+    train, test = rows
+    scores = baselines.METHODS[name].fit(train)(test)
+    assert scores.shape == (300,)
+    assert np.isfinite(scores).all()
+    assert abs(int(np.argmax(scores)) - 200) <= 1
+
+
+def test_autoregression_of_one_column_is_a_forecast() -> None:
+    pytest.importorskip("statsmodels", reason="benchmarks/reproduce/requirements.txt is not installed")
+    wave = np.sin(np.arange(700) / 4).astype(np.float32)[:, None]
+    wave[600] = 3
+    scores = baselines.METHODS["VAR"].fit(wave[:500])(wave[500:])
+    assert int(np.argmax(scores)) in range(100, 100 + baselines.VAR_LAGS + 1)
+    assert np.median(scores) < 1e-6 < scores.max()
+
+
+def test_baselines_say_what_to_install(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("pyod", "pyod.models.deep_svdd"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr(baselines, "METHODS", {"Deep-SVDD": baselines.METHODS["Deep-SVDD"]})
+    with pytest.raises(MissingExtraError, match=r"Deep-SVDD: needs pyod.*requirements\.txt"):
+        baselines.run_baselines("msl", data, tmp_path)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    return tmp_path / "results"
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *args: object) -> None:
+    monkeypatch.setattr(sys, "argv", ["reproduce", *map(str, args)])
+    command.main()
+
+
+def test_commands_write_results_and_a_report(
+    data: Path, work: Path, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = {name: baselines.METHODS[name] for name in ("PCA", "moving average")}
+    monkeypatch.setattr(baselines, "METHODS", few)
+    threads = torch.get_num_threads()
+    common = ("--data", data, "--work", work, "--results", results, "--size", "reduced", "--threads", threads)
+    for table in ("main", "contrast", "baselines"):
+        run(monkeypatch, table, *common, "--datasets", "msl")
+    page = tmp_path / "page.md"
+    run(monkeypatch, "report", "--results", results, "--out", page)
+    text = page.read_text(encoding="utf-8")
+    assert "### Main results: MSL" in text
+    assert "| 93.6 |" in text  # the paper's
+    assert "| THOC | quoted, not run | 89.7 |" in text
+    assert "| PCA | its own |" in text
+    assert "*an alarm on every 100th row*" in text
+    assert "## Adjacent associations" in text
+    assert "No results yet of: published, criterion" in text
+    again = tmp_path / "again.md"
+    run(monkeypatch, "report", "--results", results, "--out", again)
+    assert again.read_bytes() == page.read_bytes()
+    assert set(json.loads((results / "reproduce_main.json").read_text())["datasets"]) == {"msl"}
+    assert command.names(data) == names(data) == ["msl", "generated"]
+
+
+def test_ucr_joins_mean_precision_and_recall(tmp_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = generate(rows=(600, 1, 400), families=("pattern-shapelet",), share=0.05)
+    values = np.concatenate([made["train"].values, made["test"].values])[:, 0]
+    lines = ["name,train_end,anomaly_start,anomaly_end,rows"]
+    for i in range(3):
+        write(tmp_path / "ucr", pl.DataFrame({"value": values}), f"s{i}.parquet")
+        lines.append(f"s{i},600,{700 + i},{720 + i},1000")
+    (tmp_path / "ucr" / "metadata.csv").write_text("\n".join(lines) + "\n")
+    threads = torch.get_num_threads()
+    args = ("--data", tmp_path, "--work", tmp_path / "work", "--results", results, "--threads", threads)
+    run(monkeypatch, "ucr", *args, "--size", "reduced", "--series", 2)
+    found = json.loads((results / "reproduce_ucr.json").read_text())["datasets"]["ucr"]
+    assert found["series"] == ["s0", "s1"]
+    for of in [row["figures"] for row in found["rows"]]:
+        together = of["pa_precision"] + of["pa_recall"]
+        expected = 2 * of["pa_precision"] * of["pa_recall"] / together if together else 0.0
+        assert of["pa_f1"] == pytest.approx(expected, abs=0.01)
+    assert "UCR archive" in report.document(report.read_results(results))
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("main",), "main: needs --data and --work"),
+        (("main", "--data", ".", "--work", ".", "--datasets", "x"), "x: is"),
+    ],
+)
+def test_errors_are_one_line(
+    args: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        run(monkeypatch, *args)
+    assert stopped.value.code == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith(f"error: {message}")
+
+
+def test_the_page_is_what_the_results_give() -> None:
+    expected = report.document(report.read_results(report.RESULTS))
+    assert report.DOCUMENT.read_text(encoding="utf-8") == expected, "run python -m benchmarks.reproduce report"

@@ -1,0 +1,169 @@
+"""Traced graphs: names, shapes, reproducible bytes, and numpy's criterion beside them."""
+
+import subprocess
+import sys
+from typing import get_args
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from at_infer.config import SCORE_MODES, DiscrepancyConfig, Distance, HeadRule, ScoreConfig
+from at_infer.engines.ort import open_session
+from at_infer.models.criterion import error_and_discrepancy, score_outputs
+from export.graphs import OUTPUTS, AssociationsGraph, ScoreGraph, lower_precision, pooled_mean
+from export.parity import run_onnx, run_reference
+from export.to_onnx import finish, trace
+from tests.checkpoints import FEATURES, WINDOW, checkpoint, raw_windows
+from tests.exported import metadata
+from training.checkpoint import Checkpoint
+from training.views import local_mean
+
+
+def score_graph(source: Checkpoint, outputs=OUTPUTS) -> ScoreGraph:
+    return ScoreGraph(source.network(), source.scaler, source.discrepancy, source.score, source.normal, outputs)
+
+
+def shapes(values) -> dict[str, list[str | int]]:
+    return {v.name: [d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in values}
+
+
+@pytest.fixture(scope="module")
+def traced() -> onnx.ModelProto:
+    return trace(score_graph(checkpoint()), OUTPUTS)
+
+
+@pytest.fixture(scope="module")
+def associations() -> onnx.ModelProto:
+    graph = AssociationsGraph(checkpoint().network(), checkpoint().scaler)
+    return trace(graph, graph.outputs)
+
+
+def test_the_score_graph_has_stable_names_and_a_dynamic_batch(traced):
+    assert shapes(traced.graph.input) == {"window": ["batch", WINDOW, FEATURES]}
+    assert shapes(traced.graph.output) == {
+        "score": ["batch", WINDOW],
+        "error": ["batch", WINDOW],
+        "discrepancy": ["batch", WINDOW],
+        "reconstruction": ["batch", WINDOW, FEATURES],
+    }
+    assert [(o.domain, o.version) for o in traced.opset_import] == [("", 20)]
+
+
+def test_the_associations_graph_returns_every_layer(associations):
+    square, row = ["batch", 2, WINDOW, WINDOW], ["batch", 2, WINDOW]
+    expected = {"reconstruction": ["batch", WINDOW, FEATURES]}
+    for i in range(2):
+        expected |= {f"prior_{i}": square, f"series_{i}": square, f"sigma_{i}": row}
+    assert shapes(associations.graph.output) == expected
+
+
+def test_nothing_of_this_machine_is_left_inside(traced):
+    content = traced.SerializeToString()
+    for text in (b"site-packages", b".py", b"stack_trace", b"/home", b"/work", b"/root"):
+        assert text not in content
+
+
+def test_weights_are_inside_and_the_checker_is_content(traced):
+    assert all(tensor.data_location == onnx.TensorProto.DEFAULT for tensor in traced.graph.initializer)
+    finished = finish(traced, metadata())
+    assert {prop.key for prop in finished.metadata_props} == set(metadata().to_properties())
+    assert not traced.metadata_props
+
+
+def test_pruning_to_the_score_drops_what_it_does_not_need(traced):
+    pruned = trace(score_graph(checkpoint(), ["score"]), ["score"])
+    assert [output.name for output in pruned.graph.output] == ["score"]
+    assert len(pruned.graph.node) < len(traced.graph.node)
+    assert "Log" not in {node.op_type for node in pruned.graph.node}
+    windows = raw_windows(5, checkpoint())
+    np.testing.assert_allclose(run_onnx(pruned, windows)["score"], run_onnx(traced, windows)["score"], rtol=1e-5)
+
+
+def test_the_same_weights_give_the_same_bytes_in_another_process():
+    program = (
+        "import hashlib; from tests.export.test_to_onnx import *; "
+        "model = trace(score_graph(checkpoint()), OUTPUTS); "
+        "print(hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest())"
+    )
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", program],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": "."},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for seed in ("1", "2")
+    ]
+    first, second = (run.communicate()[0].strip() for run in runs)
+    assert len(first) == 64
+    assert first == second
+
+
+@pytest.mark.parametrize("mode", SCORE_MODES)
+@pytest.mark.parametrize("normalise", [False, True], ids=["as it is", "normalised"])
+def test_every_score_mode_equals_its_numpy_twin(mode, normalise):
+    source = checkpoint(score=ScoreConfig(mode=mode, normalise_errors=normalise))
+    windows = raw_windows(6, source)
+    found = run_onnx(trace(score_graph(source), OUTPUTS), windows)
+    known = metadata(model=source.model, scaler=source.scaler, score=source.score, normal=source.normal)
+    twin = score_outputs(windows, {k: found[k] for k in ("error", "discrepancy")}, known)
+    np.testing.assert_allclose(found["score"], twin, rtol=1e-4, atol=1e-7)
+    from_reconstruction = score_outputs(windows, {k: found[k] for k in ("reconstruction", "discrepancy")}, known)
+    np.testing.assert_allclose(found["score"], from_reconstruction, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("distance", get_args(Distance))
+@pytest.mark.parametrize("head_rule", get_args(HeadRule))
+def test_numpy_turns_associations_into_the_fused_graphs_answers(associations, distance, head_rule):
+    discrepancy = DiscrepancyConfig(distance=distance, head_rule=head_rule)
+    source = checkpoint(discrepancy=discrepancy)
+    windows = raw_windows(6, source)
+    fused = run_reference(score_graph(source), windows)
+    known = metadata(model=source.model, scaler=source.scaler, discrepancy=discrepancy)
+    error, found = error_and_discrepancy(windows, run_onnx(associations, windows), known)
+    np.testing.assert_allclose(error, fused["error"], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found, fused["discrepancy"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "every_product"), [(torch.float16, False), (torch.float16, True), (torch.bfloat16, False)]
+)
+def test_lower_precision_is_written_into_the_types_and_spares_the_rest(dtype, every_product):
+    source = checkpoint()
+    network = source.network()
+    lower_precision(network, dtype, every_product=every_product)
+    model = trace(ScoreGraph(network, source.scaler, source.discrepancy, source.score, source.normal), OUTPUTS)
+    low = (
+        onnx.helper.np_dtype_to_tensor_dtype(np.dtype("float16"))
+        if dtype == torch.float16
+        else onnx.TensorProto.BFLOAT16
+    )
+    inferred = onnx.shape_inference.infer_shapes(model)
+    types = {v.name: v.type.tensor_type.elem_type for v in inferred.graph.value_info}
+    types |= {t.name: t.data_type for t in inferred.graph.initializer}
+    products = [node for node in inferred.graph.node if node.op_type == "MatMul"]
+    lowered = [node for node in products if types[node.input[1]] == low]
+    # Per layer: Q, K and V as one, output, two of the feed-forward part; the rest is scale, attention, both ends.
+    assert len(lowered) == (len(products) if every_product else 2 * 4)
+    for node in inferred.graph.node:
+        if node.op_type in {"Softmax", "Log", "LayerNormalization", "Pow", "ReduceMean", "Exp"}:
+            assert types.get(node.output[0], onnx.TensorProto.FLOAT) == onnx.TensorProto.FLOAT, node.op_type
+    expected = run_reference(score_graph(source), raw_windows(4, source))
+    found = run_onnx(model, raw_windows(4, source))
+    np.testing.assert_allclose(found["reconstruction"], expected["reconstruction"], atol=0.05)
+
+
+def test_huge_batches_and_single_windows_agree(traced):
+    windows = raw_windows(65, checkpoint())
+    session = open_session(traced.SerializeToString())
+    together = session.run(["score"], {"window": windows})[0]
+    alone = np.concatenate([session.run(["score"], {"window": w[None]})[0] for w in windows])
+    np.testing.assert_allclose(together, alone, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("window", [1, 2, 7, 100])
+def test_both_ways_to_the_local_mean_agree(window):
+    x = 1e3 * torch.randn(3, window, 4)
+    torch.testing.assert_close(pooled_mean(x), local_mean(x), rtol=1e-5, atol=1e-3)

@@ -1,0 +1,58 @@
+"""The house: each folder of at_infer imports only from those above it, in the order in which data pass through them."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "at_infer"
+FLOORS = (
+    ("errors", "config", "output", "interrupt", "threads"),
+    ("models",),
+    ("tables",),
+    ("engines",),
+    ("thresholds",),
+    ("scoring",),
+    ("live",),
+    ("cluster",),
+    ("evaluation",),
+    ("report",),
+    ("measure",),
+    ("datasets",),
+    ("cli",),
+)
+FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names}
+APART = {"live": {"cluster"}, "evaluation": {"live", "cluster"}, "report": {"live", "cluster"}}
+"""Folders that stand side by side, although one is named before the other."""
+
+
+def place(module: str) -> str | None:
+    """The folder, or the file beside the folders, that a module is in; None for the package itself."""
+    words = module.split(".")
+    return words[1] if words[0] == "at_infer" and len(words) > 1 else None
+
+
+def imported(path: Path) -> set[str]:
+    """Modules of at_infer that a file imports, at its head or inside its functions."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"at_infer.{alias.name}" for alias in node.names} if node.module == "at_infer" else {node.module}
+            found |= {name for name in names if place(name) in FLOOR}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if place(alias.name) in FLOOR}
+    return found
+
+
+FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT or path.stem not in ("__init__", "__main__"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_folder_imports_only_from_those_above_it(path: Path) -> None:
+    own = place(".".join(["at_infer", *path.relative_to(ROOT).with_suffix("").parts]))
+    assert own in FLOOR, f"{path}: stands in no folder of the house"
+    for module in imported(path):
+        other = place(module)
+        assert other is not None
+        assert FLOOR[other] <= FLOOR[own], f"imports {module}"
+        assert other not in APART.get(own, set()), f"imports {module}"

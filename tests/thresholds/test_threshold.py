@@ -1,0 +1,129 @@
+"""Scores to thresholds."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from at_infer.config import Threshold
+from at_infer.errors import ConfigError, DataError
+from at_infer.thresholds.ratio import (
+    QUANTILE_LEVELS,
+    gap_threshold,
+    quantile_threshold,
+    quantiles,
+    ratio_threshold,
+    threshold_from_quantiles,
+)
+
+scores_of_any_kind = arrays(np.float32, st.integers(1, 200), elements=st.floats(0, 8, width=32).map(lambda x: round(x)))
+
+
+@given(scores=scores_of_any_kind, percent=st.integers(0, 99))
+def test_the_threshold_is_the_smallest_score_that_at_most_the_ratio_exceeds(scores: np.ndarray, percent: int) -> None:
+    ratio = percent / 100
+    candidates = [t for t in scores if (scores > t).sum() / scores.size <= ratio]
+    assert ratio_threshold(scores, ratio) == min(candidates)
+
+
+def test_a_rounded_product_does_not_cost_a_point() -> None:
+    assert ratio_threshold(np.arange(100, dtype=np.float32), 0.29) == 70  # 0.29 * 100 < 29 in floats
+    assert ratio_threshold(np.arange(100, dtype=np.float32).reshape(4, 25), 0.01) == 98
+    assert ratio_threshold(np.arange(100, dtype=np.float32), 0) == 99
+
+
+@pytest.mark.parametrize("ratio", [-0.01, 1.0, 5, float("nan")])
+def test_a_ratio_that_is_no_share_is_refused(ratio: float) -> None:
+    with pytest.raises(ConfigError, match=r"0\.01 means one percent"):
+        ratio_threshold(np.zeros(3, np.float32), ratio)
+
+
+def test_no_scores_have_no_threshold() -> None:
+    with pytest.raises(DataError, match="no scores"):
+        ratio_threshold(np.zeros(0, np.float32), 0.1)
+
+
+def test_quantile_levels_are_fine_near_the_top() -> None:
+    levels = np.array(QUANTILE_LEVELS)
+    assert (np.diff(levels) > 0).all()
+    assert (levels[0], levels[-1]) == (0.0, 1.0)
+    assert {0.5, 0.99, 0.995, 0.999, 0.9999} <= set(QUANTILE_LEVELS)
+    assert np.diff(levels[levels >= 0.999]).max() < 2e-5
+    assert len(levels) < 500
+
+
+def test_quantiles_rise_from_the_least_to_the_greatest_score() -> None:
+    scores = np.random.default_rng(0).exponential(size=(30, 100)).astype(np.float32)
+    found = quantiles(scores)
+    assert len(found) == len(QUANTILE_LEVELS)
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == (scores.min(), scores.max())
+    for level in (0.25, 0.99, 0.9995):
+        below = (scores <= found[QUANTILE_LEVELS.index(level)]).mean()
+        assert below == pytest.approx(level, abs=1 / scores.size)
+
+
+# Thresholds from the quantiles that a model keeps
+
+
+def kept(*scores: np.ndarray) -> tuple[list[float], list[float]]:
+    return list(QUANTILE_LEVELS), quantiles(np.concatenate(scores).astype(np.float32))
+
+
+@pytest.mark.parametrize("ratio", [0, 0.0003, 0.005, 0.05, 0.29, 0.99])
+def test_kept_quantiles_give_the_threshold_of_any_ratio(ratio: float) -> None:
+    scores = np.random.default_rng(0).exponential(size=40_000).astype(np.float32)
+    found = quantile_threshold(*kept(scores), ratio)
+    assert (scores > found).mean() == pytest.approx(ratio, abs=2e-3 * ratio + 1e-4)
+    assert found == pytest.approx(ratio_threshold(scores, ratio), rel=0.02)
+
+
+@pytest.mark.parametrize("ratio", [-0.01, 1.0, float("nan"), float("inf")])
+def test_a_ratio_that_is_no_share_has_no_quantile(ratio: float) -> None:
+    with pytest.raises(ConfigError, match=r"0\.01 means one percent"):
+        quantile_threshold([0, 1], [0, 1], ratio)
+
+
+def test_another_mode_gets_the_threshold_of_the_same_ratio() -> None:
+    like = Threshold(value=7.0, method="ratio", ratio=0.25, validation_rows=10)
+    assert threshold_from_quantiles([0, 1], [0, 4], like).value == 3
+    with pytest.raises(ConfigError, match="cannot be carried"):
+        threshold_from_quantiles([0, 1], [0, 4], Threshold(value=1.0, method="fixed", ratio=None, validation_rows=10))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e4])
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+def test_the_gap_statistic_finds_the_middle_between_two_clusters(scale: float, share: float) -> None:
+    rng = np.random.default_rng(0)
+    low = scale * rng.lognormal(0.0, 0.5, int(20_000 * (1 - share)))
+    high = 1e5 * scale * rng.lognormal(0.0, 0.5, int(20_000 * share))
+    found = gap_threshold(*kept(low, high))
+    assert low.max() < found < high.min()
+
+
+def test_scores_that_underflow_are_one_cluster_and_a_few_others_another() -> None:
+    zeros, tiny, some = np.zeros(5000), np.full(5000, 1e-30), np.linspace(0.5, 2, 100)
+    assert 1e-12 < gap_threshold(*kept(zeros, tiny, some)) < 0.5
+
+
+@pytest.mark.parametrize("kind", ["lognormal", "exponential", "chisquare", "uniform", "one outlier", "nearly equal"])
+def test_one_cluster_has_no_gap(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    n = 20_000
+    scores = {
+        "lognormal": rng.lognormal(size=n),
+        "exponential": rng.exponential(size=n),
+        "chisquare": rng.chisquare(3, size=n),
+        "uniform": rng.uniform(1, 2, size=n),
+        "one outlier": np.append(rng.lognormal(size=n), 1e9),
+        "nearly equal": 0.1 + 1e-4 * rng.uniform(size=n),
+    }[kind]
+    with pytest.raises(ConfigError, match="do not form two clusters; pass --ratio"):
+        gap_threshold(*kept(scores))
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-20, 0.1, 1e6])
+def test_constant_scores_have_no_gap(value: float) -> None:
+    with pytest.raises(ConfigError, match="all validation scores are equal"):
+        gap_threshold(*kept(np.full(100, value)))

@@ -1,0 +1,424 @@
+"""Training: repeatable, resumable, honest about its history and its scores."""
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from at_infer.config import SCORE_MODES, DiscrepancyConfig, ModelConfig, ScoreConfig, TrainConfig
+from at_infer.errors import CheckpointError, ConfigError, DataError
+from at_infer.thresholds.ratio import QUANTILE_LEVELS
+from tests import oracle
+from tests.conftest import MakeData
+from training import loop
+from training.checkpoint import Checkpoint, write_tensors
+from training.data import TrainingData
+from training.loop import Progress, fit
+
+MODEL = ModelConfig(features=2, window=10, width=8, heads=2, layers=2, feed_forward=8)
+TRAIN = TrainConfig(epochs=3, batch_size=4, learning_rate=1e-2)  # 24 windows: 6 steps an epoch
+SCORE = ScoreConfig()
+
+
+@pytest.fixture
+def data(make_data: MakeData) -> TrainingData:
+    return make_data()
+
+
+def trained(data: TrainingData, train: TrainConfig = TRAIN, **options: Any) -> Checkpoint:
+    return fit(data, MODEL, train, options.pop("score", SCORE), **options)
+
+
+def same_weights(one: Checkpoint, other: Checkpoint) -> bool:
+    assert one.state_dict.keys() == other.state_dict.keys()
+    return all(torch.equal(one.state_dict[name], other.state_dict[name]) for name in one.state_dict)
+
+
+def same_run(one: Checkpoint, other: Checkpoint) -> bool:
+    """Weights, history and calibration, bit for bit."""
+    steps = [torch.equal(one.train["steps"][name], other.train["steps"][name]) for name in one.train["steps"]]
+    rest = [one.train["epochs"] == other.train["epochs"], one.quantiles == other.quantiles]
+    return same_weights(one, other) and all(steps) and all(rest) and one.threshold == other.threshold
+
+
+def at_call(number: int, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do something in the middle of the batch of this number, be it of training or of validation."""
+    real, calls = loop.objective, 0
+
+    def counted(*args: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == number:
+            act()
+        return real(*args, **options)
+
+    monkeypatch.setattr(loop, "objective", counted)
+
+
+def crash() -> None:
+    raise RuntimeError("power cut")
+
+
+# Repeatable
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(data: TrainingData) -> None:
+    one, same, other = (trained(data, replace(TRAIN, seed=seed)) for seed in (5, 5, 6))
+    assert same_run(one, same)
+    assert not same_weights(one, other)
+
+
+def test_training_does_not_depend_on_what_was_drawn_before(data: TrainingData) -> None:
+    one = trained(data)
+    torch.rand(17)
+    np.random.default_rng().random()
+    assert same_run(one, trained(data))
+
+
+def test_training_learns_to_reconstruct(data: TrainingData) -> None:
+    train = replace(TRAIN, epochs=20, patience=20)
+    losses = [epoch["validation_reconstruction"] for epoch in trained(data, train).train["epochs"]]
+    assert min(losses) < 0.5 * losses[0]
+
+
+# History
+
+
+def test_history_has_every_step_and_the_means_of_every_epoch(data: TrainingData) -> None:
+    history = trained(data).train
+    steps = history["steps"]
+    assert {name: len(losses) for name, losses in steps.items()} == {"reconstruction": 18, "discrepancy": 18}
+    assert [(epoch["epoch"], epoch["step"]) for epoch in history["epochs"]] == [(1, 6), (2, 12), (3, 18)]
+    for i, epoch in enumerate(history["epochs"]):
+        for name in ("reconstruction", "discrepancy"):
+            assert epoch[name] == pytest.approx(steps[name][6 * i : 6 * i + 6].mean().item())
+    assert (history["config"], history["seed"]) == (TRAIN.to_dict(), 0)
+    assert history["windows"] == {"train": 24, "validation": 6}
+    assert history["rows"] == {"train": 240, "validation": 60}
+
+
+def test_the_observer_hears_of_every_epoch(data: TrainingData) -> None:
+    heard: list[Progress] = []
+    checkpoint = trained(data, observe=heard.append)
+    epochs = [at for at in heard if at.validation is not None]
+    assert [(at.epoch, at.epochs, at.step, at.steps) for at in epochs] == [
+        (1, 3, 6, 18),
+        (2, 3, 12, 18),
+        (3, 3, 18, 18),
+    ]
+    best = [at.epoch for at in epochs if at.best][-1]
+    assert checkpoint.train["best_epoch"] == best
+    assert all(at.windows_per_s > 0 for at in epochs)
+
+
+def test_steps_are_shown_while_an_epoch_lasts(data: TrainingData, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(10_000))
+    monkeypatch.setattr(loop.time, "monotonic", lambda: float(next(clock)))
+    heard: list[Progress] = []
+    checkpoint = trained(data, observe=heard.append)
+    steps = [at for at in heard if at.validation is None]
+    assert [at.step for at in steps] == list(range(1, 19))
+    assert steps[7].reconstruction == pytest.approx(checkpoint.train["steps"]["reconstruction"][6:8].mean().item())
+
+
+# When it ends
+
+
+def test_max_steps_ends_in_the_middle_of_an_epoch(data: TrainingData) -> None:
+    short = trained(data, replace(TRAIN, max_steps=8))
+    assert len(short.train["steps"]["reconstruction"]) == 8
+    assert [epoch["step"] for epoch in short.train["epochs"]] == [6, 8]
+    assert len(trained(data, replace(TRAIN, max_steps=1000)).train["steps"]["reconstruction"]) == 18
+
+
+def test_early_stopping_keeps_the_weights_of_the_best_epoch(
+    data: TrainingData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after_two = trained(data, replace(TRAIN, epochs=2))
+    losses = iter([3.0, 2.0, 2.0, 4.0, 2.5, 1.0])
+    monkeypatch.setattr(
+        loop._Run, "_validate", lambda _: {"reconstruction": next(losses), "discrepancy": 0.0}, raising=True
+    )
+    stopped = trained(data, replace(TRAIN, epochs=10, patience=3))
+    assert [epoch["validation_reconstruction"] for epoch in stopped.train["epochs"]] == [3.0, 2.0, 2.0, 4.0, 2.5]
+    assert stopped.train["best_epoch"] == 2
+    assert after_two.train["best_epoch"] == 2
+    assert same_weights(stopped, after_two)
+
+
+@pytest.mark.parametrize(("stride", "windows"), [(None, 24), (10, 24), (3, 77), (1, 231)])
+def test_the_stride_decides_how_many_windows_are_learnt(stride: int | None, windows: int, make_data: MakeData) -> None:
+    train = replace(TRAIN, epochs=1, stride=stride)
+    history = trained(make_data(stride=stride), train).train
+    assert history["windows"] == {"train": windows, "validation": 6}
+    assert len(history["steps"]["reconstruction"]) == -(-windows // TRAIN.batch_size)
+
+
+def test_every_window_is_seen_once_in_an_epoch_in_another_order_each_time(
+    data: TrainingData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[float]] = []
+    real = loop._Run._step
+
+    def noting(self: Any, x: torch.Tensor) -> Any:
+        seen.append(x[:, 0, 0].tolist())
+        return real(self, x)
+
+    monkeypatch.setattr(loop._Run, "_step", noting)
+    trained(data, replace(TRAIN, epochs=2))
+    first, second = ([value for batch in seen[i : i + 6] for value in batch] for i in (0, 6))
+    expected = sorted(data.train.values[data.train.starts, 0].tolist())
+    assert sorted(first) == sorted(second) == expected
+    assert first != second
+
+
+def test_a_validation_file_is_used_for_validation(make_data: MakeData, waves: pl.DataFrame) -> None:
+    own = make_data()
+    other = replace_validation(own, make_data(waves * 3))
+    assert trained(own).quantiles != trained(other).quantiles
+    assert torch.equal(trained(own).train["steps"]["reconstruction"], trained(other).train["steps"]["reconstruction"])
+
+
+def replace_validation(data: TrainingData, other: TrainingData) -> TrainingData:
+    return replace(data, validation=other.validation)
+
+
+# Scores
+
+
+@pytest.mark.parametrize(
+    "discrepancy",
+    [DiscrepancyConfig(), DiscrepancyConfig(head_rule="published"), DiscrepancyConfig(layer=1)],
+    ids=["paper", "published", "one layer"],
+)
+def test_validation_scores_of_every_mode_equal_a_recomputation(
+    discrepancy: DiscrepancyConfig, make_data: MakeData, waves: pl.DataFrame
+) -> None:
+    data = make_data(waves[:283])  # 56 validation rows: the last window overlaps its predecessor
+    assert data.validation.starts.tolist() == [227, 237, 247, 257, 267, 273]
+    train = replace(TRAIN, discrepancy=discrepancy)
+    score = ScoreConfig(mode="published", temperature=20.0)
+    checkpoint = trained(data, train, score=score, ratio=0.1)
+
+    network = checkpoint.network()
+    usual = checkpoint.normal.discrepancy[discrepancy.head_rule]
+    scores: dict[str, dict[int, float]] = {mode: {} for mode in checkpoint.quantiles}
+    for start in data.validation.starts:
+        x = torch.from_numpy(data.validation.values[start : start + 10])
+        with torch.inference_mode():
+            x_hat, associations = network(x[None])
+        error = ((x_hat[0] - x).double() ** 2).mean(-1).numpy()
+        chosen = associations if discrepancy.layer is None else [associations[discrepancy.layer]]
+        prior = np.stack([a.prior[0].double().numpy() for a in chosen])  # (L,H,N,N)
+        series = np.stack([a.series[0].double().numpy() for a in chosen])
+        mean_first = oracle.association_discrepancy(prior, series, floor=1e-8)
+        per_head = (oracle.kl(prior, series, epsilon=1e-4) + oracle.kl(series, prior, epsilon=1e-4)).mean(axis=(0, 1))
+        recorded = per_head if discrepancy.head_rule == "published" else mean_first
+        of_window = {
+            "paper": oracle.softmax(-mean_first) * error,
+            "published": oracle.softmax(-20.0 * len(chosen) * per_head) * error,
+            "reconstruction": error,
+            "centred": (oracle.centred((x_hat[0] - x).double().numpy()) ** 2).mean(-1),
+            "calibrated": oracle.calibrated_weight(recorded, *usual) * error,
+            "discrepancy": oracle.softmax(-recorded),
+            "addition": oracle.softmax(-recorded) + error,
+        }
+        for mode, values in of_window.items():
+            for step, value in enumerate(values):
+                scores[mode].setdefault(int(start) + step, value)
+
+    assert checkpoint.quantile_levels == list(QUANTILE_LEVELS)
+    assert set(scores) == set(SCORE_MODES)
+    for mode, by_row in scores.items():
+        assert sorted(by_row) == list(range(227, 283))
+        expected = np.quantile(list(by_row.values()), QUANTILE_LEVELS)
+        np.testing.assert_allclose(checkpoint.quantiles[mode], expected, rtol=2e-3, atol=1e-6, err_msg=mode)
+    descending = sorted(scores["published"].values(), reverse=True)
+    threshold = checkpoint.threshold
+    assert threshold.value == pytest.approx(descending[5], rel=2e-3)  # 5 of 56 rows are at most 10 %
+    assert (threshold.method, threshold.ratio, threshold.validation_rows) == ("ratio", 0.1, 56)
+
+
+# Resume
+
+
+@pytest.mark.parametrize("call", [1, 3, 6, 7, 8, 9, 20])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_interrupted_anywhere_ends_like_an_uninterrupted_one(
+    call: int, number: signal.Signals, data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches 1 to 6 are the first epoch's, 7 and 8 its validation."""
+    whole = trained(data)
+    path = tmp_path / "x.resume.pt"
+    with monkeypatch.context() as patch:
+        at_call(call, lambda: os.kill(os.getpid(), number), patch)
+        with pytest.raises(KeyboardInterrupt):
+            trained(data, resume_path=path)
+    assert [entry.name for entry in tmp_path.iterdir() if entry.suffix != ".parquet"] == ["x.resume.pt"]
+    told: list[bool] = []
+    assert same_run(whole, trained(data, resume_path=path, resume=True, begin=told.append))
+    assert told == [True]
+
+
+@pytest.mark.parametrize("call", [5, 8, 11, 21])
+def test_a_run_that_crashed_continues_from_the_state_kept_last(
+    call: int, data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = trained(data)
+    path = tmp_path / "x.resume.pt"
+    monkeypatch.setattr(loop, "SAVE_EVERY_S", -1.0)  # after every step
+    with monkeypatch.context() as patch:
+        at_call(call, crash, patch)
+        with pytest.raises(RuntimeError, match="power cut"):
+            trained(data, resume_path=path)
+    assert same_run(whole, trained(data, resume_path=path, resume=True))
+
+
+def test_a_run_may_be_interrupted_again_and_again(
+    data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, path = trained(data), tmp_path / "x.resume.pt"
+    for _ in range(4):
+        with monkeypatch.context() as patch:
+            at_call(4, lambda: os.kill(os.getpid(), signal.SIGINT), patch)
+            with pytest.raises(KeyboardInterrupt):
+                trained(data, resume_path=path, resume=True)
+    assert same_run(whole, trained(data, resume_path=path, resume=True))
+
+
+def test_a_finished_run_resumes_to_the_same_end(data: TrainingData, tmp_path: Path) -> None:
+    path = tmp_path / "x.resume.pt"
+    whole = trained(data, resume_path=path)
+    heard: list[Progress] = []
+    assert same_run(whole, trained(data, resume_path=path, resume=True, observe=heard.append))
+    assert heard == []
+
+
+def test_resume_without_a_kept_state_starts_from_the_beginning(data: TrainingData, tmp_path: Path) -> None:
+    told: list[bool] = []
+    resumed = trained(data, resume_path=tmp_path / "x.resume.pt", resume=True, begin=told.append)
+    assert same_run(resumed, trained(data))
+    assert told == [False]
+
+
+def test_without_resume_a_kept_state_is_not_used(data: TrainingData, tmp_path: Path) -> None:
+    path = tmp_path / "x.resume.pt"
+    trained(data, replace(TRAIN, seed=9), resume_path=path)
+    assert same_run(trained(data, resume_path=path), trained(data))
+
+
+def test_resume_refuses_other_data_and_other_settings(
+    data: TrainingData, make_data: MakeData, waves: pl.DataFrame, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.resume.pt"
+    trained(data, replace(TRAIN, max_steps=3), resume_path=path)
+    kept = path.read_bytes()
+
+    def refused(other_data: TrainingData = data, model: ModelConfig = MODEL, **changes: Any) -> str:
+        with pytest.raises(CheckpointError) as error:
+            fit(other_data, model, replace(TRAIN, max_steps=3, **changes), SCORE, resume_path=path, resume=True)
+        assert path.read_bytes() == kept
+        return str(error.value)
+
+    expected = f"{path}: belongs to a run with other {{}} settings; resume with the same options and data"
+    assert refused(make_data(waves + 0.001)).startswith(expected.format("data"))
+    assert refused(model=replace(MODEL, layers=1)).startswith(expected.format("model"))
+    for change in ({"seed": 1}, {"learning_rate": 1e-3}, {"epochs": 4}, {"discrepancy": DiscrepancyConfig(layer=0)}):
+        assert refused(**change).startswith(expected.format("train"))
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads + 1)
+        assert refused().startswith(expected.format("threads"))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_resume_refuses_what_is_not_the_state_of_a_run(data: TrainingData, tmp_path: Path) -> None:
+    path = tmp_path / "x.resume.pt"
+    trained(data, resume_path=path)
+    state = torch.load(path, weights_only=True)
+    trained(data).save(tmp_path / "ckpt.pt")
+
+    def refused() -> str:
+        with pytest.raises(CheckpointError) as error:
+            trained(data, resume_path=path, resume=True)
+        return str(error.value)
+
+    path.write_bytes((tmp_path / "ckpt.pt").read_bytes())
+    assert refused() == f"{path}: is not the state of an interrupted training; delete it and start again"
+    write_tensors(path, {"identity": 5})
+    assert "is not the state of an interrupted training" in refused()
+    path.write_text("hello")
+    assert refused() == f"{path}: is not a checkpoint, or is damaged"
+    for part in ("state", "network", "best", "optimizer", "history"):
+        write_tensors(path, {name: value for name, value in state.items() if name != part})
+        assert refused() == f"{path}: is damaged or of another version; delete it and start again"
+        write_tensors(path, state | {part: {"unexpected": 1}})
+        assert refused() == f"{path}: is damaged or of another version; delete it and start again"
+
+
+# Losses that are not numbers
+
+
+def test_a_loss_that_is_not_finite_ends_training_and_leaves_nothing(data: TrainingData, tmp_path: Path) -> None:
+    path = tmp_path / "x.resume.pt"
+    with pytest.raises(DataError, match=r"the loss is not finite after step \d+; lower --learning-rate"):
+        trained(data, replace(TRAIN, lambda_=1e38, learning_rate=0.9), resume_path=path)
+    assert not path.exists()
+
+
+def test_a_loss_that_stops_being_finite_later_leaves_no_state_either(
+    data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.resume.pt"
+    real = loop._Run._step
+
+    def diverging(self: Any, x: torch.Tensor) -> Any:
+        return real(self, x * float("nan") if self.state.position.step == 13 else x)
+
+    monkeypatch.setattr(loop._Run, "_step", diverging)
+    with pytest.raises(DataError, match=r"the loss is not finite after step 1[4-8]"):
+        trained(data, resume_path=path)
+    assert not path.exists()
+
+
+def test_validation_rows_that_overflow_are_refused(make_data: MakeData, waves: pl.DataFrame) -> None:
+    extreme = waves.with_columns(a=pl.when(pl.int_range(pl.len()) == 290).then(1e30).otherwise("a"))
+    with pytest.raises(DataError, match="the validation loss is not finite after step 6"):
+        trained(make_data(extreme))
+
+
+# Settings that cannot work
+
+
+def test_a_layer_that_does_not_exist_is_refused(data: TrainingData) -> None:
+    with pytest.raises(ConfigError, match="layer: 2 does not exist"):
+        trained(data, replace(TRAIN, discrepancy=DiscrepancyConfig(layer=2)))
+
+
+def test_a_network_that_does_not_fit_into_memory_is_refused(data: TrainingData) -> None:
+    with pytest.raises(ConfigError, match=r"memory does not suffice; lower --batch-size \(4\), --width or --window"):
+        fit(data, replace(MODEL, width=2**20), TRAIN, SCORE)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_training_on_cuda_learns_as_on_the_cpu(precision: Any, data: TrainingData) -> None:
+    train = replace(TRAIN, epochs=10, precision=precision)
+    epochs = trained(data, train, device="cuda").train["epochs"]
+    on_cpu = trained(data, replace(train, precision="fp32")).train["epochs"]
+    assert epochs[-1]["validation_reconstruction"] == pytest.approx(on_cpu[-1]["validation_reconstruction"], rel=0.2)
+
+
+@pytest.mark.gpu
+def test_a_compiled_network_learns_the_same(data: TrainingData) -> None:
+    plain, compiled = (trained(data, replace(TRAIN, compile=c), device="cuda") for c in (False, True))
+    for name, tensor in plain.state_dict.items():
+        torch.testing.assert_close(compiled.state_dict[name], tensor, rtol=1e-3, atol=1e-4)

@@ -1,0 +1,197 @@
+"""Calibration of last rows of windows: what a live system will see, so that its threshold means what it says."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from at_infer import ScoreOptions, Scorer, StreamScorer
+from at_infer.config import SCORE_MODES, Calibrated, DiscrepancyConfig, ModelConfig, ScoreConfig, TrainConfig
+from at_infer.errors import ConfigError, EngineError
+from at_infer.models.metadata import Metadata
+from at_infer.thresholds.ratio import quantile_threshold, quantiles
+from export.pipeline import ExportConfig, export_model
+from tests import oracle
+from tests.checkpoints import SCALER, WINDOW, checkpoint
+from tests.conftest import Answer, MakeData
+from tests.exported import metadata
+from tests.scored import Edit, Score, rows
+from training.checkpoint import Checkpoint
+from training.discrepancy import association_discrepancy
+from training.loop import fit
+from training.model import AnomalyTransformer
+from training.validation import calibrate, causal_rows, most_causal_windows, usual, window_parts, window_scores
+
+
+def causal_of(source: Checkpoint) -> Calibrated:
+    assert source.causal is not None
+    return source.causal
+
+
+@pytest.mark.parametrize("smooth", [1, 4])
+def test_every_row_is_scored_as_the_last_of_its_window_within_its_series(smooth: int) -> None:
+    torch.manual_seed(0)
+    network = AnomalyTransformer(ModelConfig(features=2, window=6, width=8, heads=2, layers=1, feed_forward=8)).eval()
+    values, discrepancy = torch.randn(40, 2), DiscrepancyConfig()
+    starts, series_rows = np.array([3, 9, 12, 20, 26, 32]), [15, 18]  # rows 3 to 17 and 20 to 37
+    calibration = calibrate(
+        network,
+        values,
+        starts,
+        series_rows,
+        discrepancy=discrepancy,
+        score=ScoreConfig(smooth=smooth),
+        ratio=0.1,
+    )
+    found, normal = calibration.causal, calibration.normal
+    expected: dict[str, list[float]] = {}
+    for first, end in ((3, 18), (20, 38)):
+        for last in range(first + 5, end):
+            ends = [at for at in range(last - smooth + 1, last + 1) if at >= first + 5]
+            parts = window_parts(network, values, torch.tensor(ends) - 5, discrepancy, normal, 32)
+            for mode in SCORE_MODES:
+                scores = window_scores(parts, ScoreConfig(mode=mode), discrepancy, normal, 1)
+                expected.setdefault(mode, []).append(float(scores[:, -1].mean()))
+    assert found.threshold.validation_rows == 10 + 13
+    for mode, of_rows in expected.items():
+        # Scores near 0 are what the temperature of mode published has made of rounding.
+        wanted = quantiles(np.array(of_rows, np.float32))
+        np.testing.assert_allclose(found.quantiles[mode], wanted, rtol=1e-5, atol=1e-12)
+
+
+def test_of_many_rows_some_are_taken_at_random_and_smoothing_counts() -> None:
+    starts, series_rows = np.array([*range(0, 1000, 10), *range(1000, 2000, 10)]), [1000, 1000]
+    every = causal_rows(starts, series_rows, 10, smooth=1, most_windows=5000)
+    assert every.starts.tolist() == [*range(991), *range(1000, 1991)]
+    some = causal_rows(starts, series_rows, 10, smooth=4, most_windows=200)
+    assert some.window.shape == (50, 4)
+    assert len(some.starts) <= 200
+    assert set(some.starts) <= set(every.starts)
+    ends = some.starts[some.window[:, 0]]
+    np.testing.assert_array_equal(some.starts[some.window] == ends[:, None] - np.arange(4), some.known)
+    assert len(np.unique(np.diff(ends))) > 5  # no fixed step, which might follow a period of the series
+    again = causal_rows(starts, series_rows, 10, smooth=4, most_windows=200)
+    np.testing.assert_array_equal(some.starts, again.starts)
+    assert [most_causal_windows(count) for count in (0, 40_000, 10**9)] == [2_000, 10_000, 20_000]
+
+
+def test_the_recorded_scores_are_those_of_score_with_align_last(models: Path) -> None:
+    torch.manual_seed(0)
+    source = checkpoint()
+    torch.manual_seed(0)
+    AnomalyTransformer(source.model)  # as `checkpoint` draws its rows, behind the weights
+    scaled = torch.randn(40 * WINDOW, source.model.features).numpy()
+    raw = np.asarray(SCALER.mean) + np.asarray(SCALER.scale) * scaled
+    with Scorer(models / "model.onnx", ScoreOptions(align="last")) as scorer:
+        found = scorer.score(raw.astype(np.float32))
+        assert scorer.threshold == causal_of(source).threshold.value
+        assert scorer.notes == []
+    known = found.score[~np.isnan(found.score)]
+    np.testing.assert_allclose(quantiles(known), causal_of(source).quantiles["reconstruction"], atol=1e-5)
+    assert found.is_anomaly.sum() == int(0.05 * len(known))
+
+
+def test_align_last_takes_ratio_mode_and_gap_from_the_scores_of_last_rows(score: Score, edited: Edit) -> None:
+    frame, source = rows(100), checkpoint()
+    causal = causal_of(source)
+    levels, of_mode = source.quantile_levels, causal.quantiles
+    ratio = score(frame, align="last", ratio=0.25).summary.threshold
+    assert ratio == quantile_threshold(levels, of_mode["reconstruction"], 0.25)
+    assert ratio != score(frame, ratio=0.25).summary.threshold
+    assert score(frame, align="last", mode="paper").summary.threshold == quantile_threshold(
+        levels, of_mode["paper"], 0.05
+    )
+    two = [1e-6] * 200 + [10.0] * (len(levels) - 200)
+    clusters = edited(causal={**causal.to_dict(), "quantiles": {"reconstruction": two}})
+    assert 1e-6 < score(frame, engine=clusters, align="last", threshold="auto").summary.threshold < 10
+    with pytest.raises(ConfigError, match="kept no validation scores of mode paper with --align last; pass"):
+        score(frame, engine=clusters, align="last", mode="paper")
+
+
+def test_a_model_of_an_earlier_version_says_what_is_missing(
+    run_cli: Callable[..., Answer], edited: Edit, models: Path, tmp_path: Path
+) -> None:
+    old = edited(causal=None)
+    rows(60).write_parquet(tmp_path / "data.parquet")
+    command = ["score", tmp_path / "data.parquet", "-o", tmp_path / "scores.parquet", "--overwrite", "--engine"]
+    note = "has no threshold for last rows of windows, and that of whole windows flags more of them than it should"
+    for words, said in (([old, "--align", "last"], 1), ([old], 0), ([old, "--align", "last", "--threshold", 1], 0)):
+        answer = run_cli(*command, *words)
+        assert answer.code == 0
+        assert answer.err.count(note) == said, answer.err
+    with StreamScorer(old) as stream:
+        assert stream.threshold == checkpoint().threshold.value
+        assert len(stream.scorer.notes) == 1
+    with StreamScorer(models / "model.onnx") as stream:
+        assert stream.threshold == causal_of(checkpoint()).threshold.value
+
+
+def test_metadata_without_a_word_of_last_rows_are_read_and_damaged_ones_refused() -> None:
+    values = metadata().to_dict()
+    del values["causal"]
+    assert Metadata.from_dict(values, "model.onnx") == metadata()
+    for damaged in ({}, {"threshold": {"value": 1.0}, "quantiles": {}}, [1], "none"):
+        with pytest.raises(EngineError, match=r"model.onnx: its metadata are damaged .*; export the model again"):
+            Metadata.from_dict(values | {"causal": damaged}, "model.onnx")
+
+
+def test_a_trained_model_flags_the_share_of_normal_rows_that_its_threshold_was_made_for(
+    make_data: MakeData, tmp_path: Path, score: Score
+) -> None:
+    t = np.arange(12_000)
+    noise = np.random.default_rng(0).normal(scale=0.1, size=(2, len(t)))
+    frame = pl.DataFrame({"a": np.sin(t / 4) + noise[0], "b": 5 + 2 * np.cos(t / 6) + noise[1]})
+    model = ModelConfig(features=2, window=20, width=16, heads=2, layers=1, feed_forward=16)
+    data = make_data(frame.head(8_000), window=20)
+    trained = fit(data, model, TrainConfig(epochs=6, learning_rate=3e-3), ScoreConfig(), ratio=0.05)
+    export_model(trained, "0" * 64, tmp_path, ExportConfig(engine="none"))
+    engine, normal = tmp_path / "model.onnx", frame.tail(4_000)
+    causal = score(normal, engine=engine, align="last")
+    whole = score(normal, engine=engine)
+    assert 0.025 < whole.summary.anomalies / 4_000 < 0.1
+    assert 0.025 < causal.summary.anomalies / 4_000 < 0.1
+    wrong = (causal.score > np.float32(whole.summary.threshold)).mean()
+    assert wrong > 2 * causal.summary.anomalies / 4_000  # what the threshold of whole windows would flag
+
+
+def test_what_is_usual_equals_a_computation_window_by_window() -> None:
+    torch.manual_seed(0)
+    network = AnomalyTransformer(ModelConfig(features=2, window=9, width=8, heads=2, layers=2, feed_forward=8)).eval()
+    values, starts = torch.randn(60, 2), torch.tensor([0, 9, 18, 27, 36, 45, 51])
+    found = usual(network, values, starts, DiscrepancyConfig(), 3)
+    squares: dict[str, list[np.ndarray]] = {"error": [], "centred": []}
+    by_rule: dict[str, list[np.ndarray]] = {"paper": [], "published": []}
+    for start in starts.tolist():
+        x = values[start : start + 9]
+        with torch.inference_mode():
+            x_hat, associations = network(x[None])
+        difference = (x_hat[0] - x).double().numpy()
+        squares["error"].append(difference**2)
+        squares["centred"].append(oracle.centred(difference) ** 2)
+        for rule, kept in by_rule.items():
+            kept.append(association_discrepancy(associations, DiscrepancyConfig(head_rule=rule)).numpy())  # type: ignore[arg-type]
+    np.testing.assert_allclose(found.error, np.mean(squares["error"], axis=(0, 1)), rtol=1e-5)
+    np.testing.assert_allclose(found.centred_error, np.mean(squares["centred"], axis=(0, 1)), rtol=1e-5)
+    for rule, kept in by_rule.items():
+        np.testing.assert_allclose(found.discrepancy[rule], [np.mean(kept), np.std(kept)], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"stride": 6}, 1),
+        ({"stride": 6, "threshold": 1.0}, 0),
+        ({"stride": WINDOW}, 0),
+        ({}, 0),
+        ({"align": "last"}, 0),
+    ],
+)
+def test_overlapping_windows_say_that_the_threshold_is_of_single_ones(
+    models: Path, options: dict[str, Any], said: int
+) -> None:
+    with Scorer(models / "model.onnx", ScoreOptions(**options)) as scorer:
+        assert ["flags fewer rows than it should" in note for note in scorer.notes] == [True] * said
