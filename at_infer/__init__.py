@@ -11,20 +11,34 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from at_infer.engines import open_engine as open_engine
     from at_infer.live.scorer import StreamScorer as StreamScorer
+    from at_infer.scoring.options import EngineOptions as EngineOptions
+    from at_infer.scoring.options import InputOptions as InputOptions
+    from at_infer.scoring.options import ScoreOptions as ScoreOptions
     from at_infer.scoring.score_file import Summary as Summary
     from at_infer.scoring.score_file import score_file as score_file
-    from at_infer.scoring.scorer import ScoreOptions as ScoreOptions
     from at_infer.scoring.scorer import Scorer as Scorer
 
 __version__ = "0.1.0"
-__all__ = ["ScoreOptions", "Scorer", "StreamScorer", "Summary", "__version__", "open_engine", "score_file"]
+__all__ = [
+    "EngineOptions",
+    "InputOptions",
+    "ScoreOptions",
+    "Scorer",
+    "StreamScorer",
+    "Summary",
+    "__version__",
+    "open_engine",
+    "score_file",
+]
 
 _HOMES = {
     "open_engine": "at_infer.engines",
     "score_file": "at_infer.scoring.score_file",
     "Summary": "at_infer.scoring.score_file",
     "Scorer": "at_infer.scoring.scorer",
-    "ScoreOptions": "at_infer.scoring.scorer",
+    "ScoreOptions": "at_infer.scoring.options",
+    "InputOptions": "at_infer.scoring.options",
+    "EngineOptions": "at_infer.scoring.options",
     "StreamScorer": "at_infer.live.scorer",
 }
 

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -25,7 +25,6 @@ from at_infer.cli.scoring_options import (
     number_or_auto,
 )
 from at_infer.errors import ConfigError
-from at_infer.threads import check_threads
 
 if TYPE_CHECKING:
     from at_infer.cluster.summary import ClusterSummary
@@ -132,10 +131,10 @@ def score(
     """
     if ray is None and (workers is not None or split_rows is not None):
         raise ConfigError("workers: --workers and --split-rows go with --ray; add it, or leave them out")
-    check_threads(threads)
-    from at_infer.scoring.score_file import as_json as summary_as_json
+    if ray is not None and resume:
+        raise ConfigError("resume: a run with --ray always continues what its folder holds; leave --resume out")
+    from at_infer.scoring.options import EngineOptions, InputOptions, ScoreOptions
     from at_infer.scoring.score_file import score_file
-    from at_infer.scoring.scorer import ScoreOptions
 
     options = ScoreOptions(
         mode=score_mode,
@@ -150,16 +149,10 @@ def score(
         on_bad_rows=on_bad_rows,
         explain=explain,
     )
-    given: dict[str, Any] = {
-        "time_column": time_column,
-        "series_column": series_column,
-        "one_series": one_series,
-        "series_per_file": series_per_file,
-        "provider": provider,
-        "batch_size": batch_size,
-        "overwrite": overwrite,
-        "say": _say,
-    }
+    input_options = InputOptions(
+        time_column=time_column, series_column=series_column, one_series=one_series, series_per_file=series_per_file
+    )
+    engine_options = EngineOptions(provider=provider, threads=threads, batch_size=batch_size)
     if ray is not None:
         from functools import partial
 
@@ -174,13 +167,15 @@ def score(
                 engine,
                 output or Path("scores"),
                 options,
+                input_options,
+                engine_options,
                 open_workers=partial(ray_workers, address=ray, most=workers, say=_say),
-                threads=threads or 1,
                 split_rows=split_rows,
+                overwrite=overwrite,
                 observe=bar.show,
-                **given,
+                say=_say,
             )
-        print(summary_as_json(on_cluster) if as_json else f"{_text(on_cluster)}\n{_text_of_cluster(on_cluster)}")
+        print(on_cluster.to_json() if as_json else f"{_text(on_cluster)}\n{_text_of_cluster(on_cluster)}")
         return
     with RowsBar("scoring") as bar:
         summary = score_file(
@@ -188,12 +183,14 @@ def score(
             engine,
             output or Path("scores.parquet"),
             options,
-            threads=threads,
+            input_options,
+            engine_options,
+            overwrite=overwrite,
             resume=resume,
             observe=bar.show,
-            **given,
+            say=_say,
         )
-    print(summary_as_json(summary) if as_json else _text(summary))
+    print(summary.to_json() if as_json else _text(summary))
 
 
 def _say(text: str) -> None:

@@ -28,7 +28,6 @@ from at_infer.cli.scoring_options import (
 )
 from at_infer.errors import ConfigError, OutputError
 from at_infer.interrupt import Interrupt
-from at_infer.threads import check_threads
 
 if TYPE_CHECKING:
     from at_infer.live.lines import Lines
@@ -117,11 +116,6 @@ def watch(
 
       at-infer watch --engine model.onnx --follow sensors.csv --series-column machine --max-delay-ms 50
     """
-    check_threads(threads)
-    if one_series and series_column is not None:
-        raise ConfigError("series: --one-series excludes --series-column; give one of them")
-    if no_time and time_column is not None:
-        raise ConfigError("time: --no-time excludes --time-column; give one of them")
     if from_end and follow is None:
         raise ConfigError("from end: goes with --follow; lines of stdin are read as they come")
     if not state_interval >= 0:
@@ -131,7 +125,7 @@ def watch(
         from at_infer.live.scorer import StreamScorer
         from at_infer.live.watch import Watch
         from at_infer.output import check_writable
-        from at_infer.scoring.scorer import ScoreOptions
+        from at_infer.scoring.options import EngineOptions, InputOptions, ScoreOptions
 
         options = ScoreOptions(
             mode=score_mode,
@@ -142,22 +136,18 @@ def watch(
             ratio=ratio,
             align="last",
         )
-        with StreamScorer(
-            engine,
-            options,
-            every=every,
-            max_series=max_series,
-            provider=provider,
-            threads=threads,
-            batch_size=batch_size,
-        ) as stream:
-            known = stream.metadata
+        input_options = InputOptions(
+            time_column=time_column, no_time=no_time, series_column=series_column, one_series=one_series
+        )
+        engine_options = EngineOptions(provider=provider, threads=threads, batch_size=batch_size)
+        with StreamScorer(engine, options, engine_options, every=every, max_series=max_series) as stream:
             for note in stream.scorer.notes:
                 _say(f"note: {note}")
+            columns = input_options.columns(stream.metadata)
             reader = RowReader(
-                known.columns,
-                time_column=None if no_time else time_column or known.time_column,
-                series_column=None if one_series else series_column or known.series_column,
+                columns.features,
+                time_column=columns.time_column,
+                series_column=columns.series_column,
                 format=format_,
                 header=None if header is None else [name.strip() for name in header.split(",")],
             )
@@ -225,6 +215,6 @@ def _forget_stdout() -> None:
 def _text(tally: "Tally", stream: "StreamScorer") -> str:
     dropped = f", {tally.dropped_series} dropped" if tally.dropped_series else ""
     return (
-        f"{tally.rows} rows of {stream.series} series{dropped}: {tally.scored} scored, {tally.anomalies} anomalous, "
-        f"{tally.bad_lines} bad lines; threshold {stream.threshold:.4g}"
+        f"{tally.rows} rows of {len(stream.series)} series{dropped}: {tally.scored} scored, "
+        f"{tally.anomalies} anomalous, {tally.bad_lines} bad lines; threshold {stream.threshold:.4g}"
     )

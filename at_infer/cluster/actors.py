@@ -17,24 +17,24 @@ DEATHS = 3  # of one worker, before its place is given up
 PATIENCE_S = 20.0  # without a single worker, before it is said
 
 
-class Seat(NamedTuple):
+class Placement(NamedTuple):
     """Where a worker runs."""
 
     node: str
     gpus: int
 
 
-def seats(nodes: list[dict[str, Any]], *, threads: int, provider: str, most: int | None) -> list[Seat]:
+def placements(nodes: list[dict[str, Any]], *, threads: int, provider: str, most: int | None) -> list[Placement]:
     """One worker per GPU; on machines without one, as many as their CPUs give `threads` to, unless a GPU is needed."""
-    found: list[list[Seat]] = []
+    found: list[list[Placement]] = []
     for node in nodes:
         gpus, cpus = int(node["Resources"].get("GPU", 0)), int(node["Resources"].get("CPU", 0))
         if not node["Alive"]:
             continue
         if gpus:
-            found.append([Seat(node["NodeID"], 1)] * gpus)
+            found.append([Placement(node["NodeID"], 1)] * gpus)
         elif provider == "cpu":
-            found.append([Seat(node["NodeID"], 0)] * (cpus // threads))
+            found.append([Placement(node["NodeID"], 0)] * (cpus // threads))
     # Machines take turns, those with GPUs first, so that few workers are spread over many machines.
     found.sort(key=lambda group: -group[0].gpus if group else 0)
     turns = max((len(group) for group in found), default=0)
@@ -67,10 +67,10 @@ class Actor:
 
 
 @dataclass(slots=True, eq=False)
-class Chair:
-    """A seat, the actor on it, and what it is doing."""
+class ActorSlot:
+    """A placement, the actor there, and what it is doing."""
 
-    seat: Seat
+    placement: Placement
     actor: Any
     job: Job | None = None
     """None: it opens its engine, or waits."""
@@ -79,38 +79,38 @@ class Chair:
 
 @dataclass(slots=True)
 class RayWorkers:
-    """One actor per seat; one that dies is replaced."""
+    """One actor per placement; one that dies is replaced."""
 
     ray: Any
     settings: WorkerSettings
     say: Say
     count: int = 0
     opened: list[Opened] = field(default_factory=list)
-    chairs: list[Chair] = field(default_factory=list)
-    idle: deque[Chair] = field(default_factory=deque)
-    pending: dict[Any, Chair] = field(default_factory=dict)
+    slots: list[ActorSlot] = field(default_factory=list)
+    idle: deque[ActorSlot] = field(default_factory=deque)
+    pending: dict[Any, ActorSlot] = field(default_factory=dict)
     under_way: int = 0
     """Jobs, unlike openings."""
 
-    def start(self, places: list[Seat]) -> None:
+    def start(self, places: list[Placement]) -> None:
         """Ask for all workers; work begins when the first is ready."""
         self.count = len(places)
-        for seat in places:
-            chair = Chair(seat, None)
-            self.chairs.append(chair)
-            self._fill(chair, soft=False)
+        for placement in places:
+            slot = ActorSlot(placement, None)
+            self.slots.append(slot)
+            self._fill(slot, soft=False)
 
-    def _fill(self, chair: Chair, *, soft: bool) -> None:
+    def _fill(self, slot: ActorSlot, *, soft: bool) -> None:
         remote = self.ray.remote(Actor).options(
             num_cpus=self.settings.threads,
-            num_gpus=chair.seat.gpus,
+            num_gpus=slot.placement.gpus,
             max_restarts=0,  # who died on what is counted here
             scheduling_strategy=self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
-                chair.seat.node, soft=soft
+                slot.placement.node, soft=soft
             ),
         )
-        chair.actor = remote.remote(self.settings, bool(chair.seat.gpus))
-        self.pending[chair.actor.open.remote()] = chair
+        slot.actor = remote.remote(self.settings, bool(slot.placement.gpus))
+        self.pending[slot.actor.open.remote()] = slot
 
     def run(self, jobs: deque[Job]) -> Iterator[tuple[Job, Any] | None]:
         """Give out jobs and yield what comes back."""
@@ -133,48 +133,48 @@ class RayWorkers:
 
     def _give_out(self, jobs: deque[Job]) -> None:
         while jobs and self.idle:
-            chair, job = self.idle.popleft(), jobs.popleft()
-            chair.job = job
-            self.pending[chair.actor.call.remote(job.method, job.payload)] = chair
+            slot, job = self.idle.popleft(), jobs.popleft()
+            slot.job = job
+            self.pending[slot.actor.call.remote(job.method, job.payload)] = slot
             self.under_way += 1
 
     def _take(self, ref: Any) -> Iterator[tuple[Job, Any]]:
-        chair = self.pending.pop(ref)
-        job, chair.job = chair.job, None
+        slot = self.pending.pop(ref)
+        job, slot.job = slot.job, None
         self.under_way -= job is not None
         try:
             answer = self.ray.get(ref)
         except self.ray.exceptions.RayTaskError:
             raise  # a bug, with the worker's traceback
         except self.ray.exceptions.RayError as error:
-            self._replace(chair, error)
+            self._replace(slot, error)
             answer = Lost(first_line(error))
         else:
             if job is None:
                 if isinstance(answer, Failure):
                     raise ClusterError(answer.message)
                 self.opened.append(answer)
-            self.idle.append(chair)
+            self.idle.append(slot)
         if job is not None:
             yield job, answer
 
-    def _replace(self, chair: Chair, error: Exception) -> None:
-        """A new actor on the seat of one that died, or on any other if the machine is gone."""
+    def _replace(self, slot: ActorSlot, error: Exception) -> None:
+        """A new actor in the place of one that died, or on any other if the machine is gone."""
         with suppress(Exception):
-            self.ray.kill(chair.actor)
-        chair.deaths += 1
-        if chair.deaths < DEATHS:
-            self._fill(chair, soft=True)
+            self.ray.kill(slot.actor)
+        slot.deaths += 1
+        if slot.deaths < DEATHS:
+            self._fill(slot, soft=True)
             return
-        self.chairs.remove(chair)
-        if not self.chairs:
+        self.slots.remove(slot)
+        if not self.slots:
             raise ClusterError(f"all workers have died, the last one so: {first_line(error)}")
 
     def stop(self) -> None:
         """End all workers."""
-        for chair in self.chairs:
+        for slot in self.slots:
             with suppress(Exception):
-                self.ray.kill(chair.actor)
+                self.ray.kill(slot.actor)
 
 
 @contextmanager
@@ -186,9 +186,9 @@ def ray_workers(
         raise ConfigError(f"workers: {most} is too small; at least 1")
     cpus = (most or max(1, (os.cpu_count() or 1) // settings.threads)) * settings.threads
     with ray_cluster(address, local_cpus=cpus, say=say) as ray:
-        places = seats(ray.nodes(), threads=settings.threads, provider=settings.provider, most=most)
+        places = placements(ray.nodes(), threads=settings.threads, provider=settings.engine_options.provider, most=most)
         if not places:
-            need = f"{settings.threads} CPUs" if settings.provider == "cpu" else "a GPU"
+            need = f"{settings.threads} CPUs" if settings.engine_options.provider == "cpu" else "a GPU"
             raise ClusterError(f"ray {address}: no machine of the cluster has {need} for a worker")
         workers = RayWorkers(ray, settings, say)
         try:

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from at_infer.cluster.splits import Offsets, Series
+from at_infer.cluster.splits import Offsets, SeriesSpan
 from at_infer.errors import DataError
-from at_infer.scoring.rows import ShortSeries
+from at_infer.scoring.options import ShortSeries
+from at_infer.scoring.rows import short_series_message
 from at_infer.tables.columns import Columns, Place, Survey
 
 
@@ -15,7 +16,7 @@ class Found:
 
     offsets: Offsets
     """Files that cannot be used count as empty."""
-    series: list[Series] = field(default_factory=list)
+    series: list[SeriesSpan] = field(default_factory=list)
     empty_series: int = 0
     """Files without rows that are series of their own."""
     errors: dict[int, str] = field(default_factory=dict)
@@ -44,36 +45,32 @@ def find_series(places: Sequence[Place], surveys: Sequence[Survey | str], column
         if survey.rows == 0:
             found.empty_series += 1
         elif columns.is_one_series:
-            found.series = [Series("", 0, end)]
+            found.series = [SeriesSpan("", 0, end)]
         elif columns.series_column is None:
-            found.series.append(Series(places[number].name, first, end))
+            found.series.append(SeriesSpan(places[number].name, first, end))
         else:
             _add_runs(found.series, survey, first, places[number].name if columns.series_per_file else None)
     return found
 
 
 def count_short(found: Found, window: int, policy: ShortSeries, source: str) -> int:
-    """Series without a single window; if there may be none, what the scorer would say of it, before any work."""
+    """SeriesSpan without a single window; if there may be none, what the scorer would say of it, before any work."""
     short = [series for series in found.series if series.rows < window]
     if short and policy == "error":
-        name = f"series {short[0].name!r}" if short[0].name else "the input"
-        raise DataError(
-            f"{name}: has {short[0].rows} rows, fewer than the model's window of {window}; pass --short-series "
-            f"skip or pad"
-        )
+        raise DataError(short_series_message(short[0].name, short[0].rows, window))
     if found.empty_series and policy != "skip":
         raise DataError(f"{source}: a file has no rows; pass --short-series skip")
     return len(short) + found.empty_series
 
 
-def _add_runs(series: list[Series], survey: Survey, first: int, file: str | None) -> None:
+def _add_runs(series: list[SeriesSpan], survey: Survey, first: int, file: str | None) -> None:
     """The series of one file; the first of them may go on from the file before it."""
     ends = [*(row for _, row in survey.runs[1:]), survey.rows]
     for number, ((name, row), end) in enumerate(zip(survey.runs, ends, strict=True)):
         if file is None and number == 0 and series and series[-1].name == name:
-            series[-1] = Series(name, series[-1].first, first + end)
+            series[-1] = SeriesSpan(name, series[-1].first, first + end)
         else:
-            series.append(Series(name if file is None else f"{file}: {name}", first + row, first + end))
+            series.append(SeriesSpan(name if file is None else f"{file}: {name}", first + row, first + end))
 
 
 def _compare_types(places: Sequence[Place], surveys: Sequence[Survey], errors: dict[int, str]) -> None:

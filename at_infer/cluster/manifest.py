@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 from at_infer.errors import OutputError
 from at_infer.output import atomic_path, check_writable
+from at_infer.scoring.identity import differences
 from at_infer.tables.columns import Place
 
 FORMAT = 1
@@ -111,8 +112,7 @@ class Manifest:
                 f"{self.folder}: holds scores of another model, {theirs['model']['file']} with sha256 "
                 f"{theirs['model']['sha256'][:12]}; {START_AGAIN}"
             )
-        odd = [name for name in ours if name not in ("model", "options") and theirs.get(name) != ours[name]]
-        odd += [name for name, value in ours["options"].items() if not self._goes_on(name, value)]
+        odd = differences(theirs, ours)
         if odd:
             raise OutputError(f"{self.folder}: holds scores of a run with other {', '.join(odd)}; {START_AGAIN}")
         before, now = ({entry.name: entry for entry in entries} for entries in (self.inputs, inputs))
@@ -125,11 +125,6 @@ class Manifest:
                     f"{self.folder}: the input has changed, {name} was written since the run in this folder began; "
                     f"{START_AGAIN}"
                 )
-
-    def _goes_on(self, name: str, value: object) -> bool:
-        """The same option, or a run that goes on where the earlier one stopped at a bad row or a short series."""
-        earlier = self.identity["options"].get(name)
-        return earlier == value or (name in ("short_series", "on_bad_rows") and earlier == "error")
 
     def save(self) -> None:
         """Write it, atomically."""

@@ -12,19 +12,20 @@ from at_infer import __version__
 from at_infer.cluster.earlier import finished_summary, open_folder
 from at_infer.cluster.inputs import Found, count_short, find_series
 from at_infer.cluster.manifest import remove_splits
-from at_infer.cluster.plan import SplitPlan
+from at_infer.cluster.schedule import SplitSchedule
 from at_infer.cluster.scoring import SplitResult
 from at_infer.cluster.splits import choose_split_rows
 from at_infer.cluster.summary import ClusterSummary, sum_up
 from at_infer.cluster.worker import Failure, Job, Lost, OpenWorkers, Workers, WorkerSettings
-from at_infer.engines import Provider
 from at_infer.engines.tensorrt.on_paper import PlanOnPaper
 from at_infer.errors import ClusterError, ConfigError, DataError, OutputError
 from at_infer.interrupt import Interrupt
 from at_infer.models.kinds import file_sha256, is_plan
 from at_infer.scoring.columns import added_columns
+from at_infer.scoring.identity import run_identity
+from at_infer.scoring.options import EngineOptions, InputOptions, ScoreOptions
 from at_infer.scoring.score_file import Observer, Say
-from at_infer.scoring.scorer import ScoreOptions, Scorer
+from at_infer.scoring.scorer import Scorer
 from at_infer.tables.columns import Columns, Survey
 from at_infer.tables.parts import check_names
 from at_infer.tables.ranges import find_places
@@ -39,15 +40,10 @@ def score_on_workers(
     engine: str | Path,
     output: str | Path,
     options: ScoreOptions | None = None,
+    input_options: InputOptions | None = None,
+    engine_options: EngineOptions | None = None,
     *,
     open_workers: OpenWorkers,
-    time_column: str | None = None,
-    series_column: str | None = None,
-    one_series: bool = False,
-    series_per_file: bool = False,
-    provider: Provider = "cpu",
-    threads: int = 1,
-    batch_size: int | None = None,
     split_rows: int | None = None,
     overwrite: bool = False,
     observe: Observer = lambda _done, _all: None,
@@ -57,22 +53,13 @@ def score_on_workers(
 
     What an earlier run has finished in this folder stays as it is.
     """
+    if split_rows is not None and split_rows < 1:
+        raise ConfigError(f"split rows: {split_rows} is too small; at least 1")
     path = Path(engine).resolve()
     sha256 = file_sha256(path)
-    paper = PlanOnPaper(path) if is_plan(path) else path
-    with Scorer(paper, options, threads=1, batch_size=batch_size) as scorer:
-        known = scorer.metadata
-        if one_series and (series_column is not None or series_per_file):
-            raise ConfigError("series: --one-series excludes --series-column and --series-per-file; give one of them")
-        if split_rows is not None and split_rows < 1:
-            raise ConfigError(f"split rows: {split_rows} is too small; at least 1")
-        columns = Columns(
-            tuple(known.columns),
-            time_column or known.time_column,
-            None if one_series else series_column or known.series_column,
-            series_per_file,
-        )
-        check_names(columns.keys, [*added_columns(scorer), *(["file"] if series_per_file else [])])
+    with Scorer(PlanOnPaper(path) if is_plan(path) else path, options, EngineOptions(threads=1)) as scorer:
+        columns = (input_options or InputOptions()).columns(scorer.metadata)
+        check_names(columns, added_columns(scorer))
         for note in scorer.notes:
             say(f"note: {note}")
         run = _Run(str(source), Path(output), scorer, columns, observe, say)
@@ -81,25 +68,16 @@ def score_on_workers(
             engine=str(path),
             engine_sha256=sha256,
             options=scorer.options,
-            provider=provider,
-            threads=threads,
-            batch_size=batch_size,
+            engine_options=engine_options or EngineOptions(),
             columns=columns,
             folder=str(Path(output).resolve()),
         )
-        identity = {
-            "at_infer": __version__,
-            "model": {"file": path.name, "sha256": sha256, "checkpoint_sha256": known.checkpoint_sha256},
-            "options": scorer.options.to_dict(),
-            "time column": columns.time_column,
-            "series column": columns.series_column,
-            "series per file": series_per_file,
-        }
+        identity = run_identity(scorer, columns) | {"model": {"file": path.name, "sha256": sha256}}
         return run.run(settings, identity, open_workers, split_rows=split_rows, overwrite=overwrite)
 
 
 class _Run:
-    """One run: survey, plan, score, sum up."""
+    """One run: survey, cut, score, sum up."""
 
     def __init__(
         self, source: str, folder: Path, scorer: Scorer, columns: Columns, observe: Observer, say: Say
@@ -131,7 +109,7 @@ class _Run:
         try:
             with Interrupt() as self.interrupt, open_workers(settings) as workers:
                 self.found = self._survey(workers)
-                self._plan(workers, self.found, split_rows)
+                self._cut(workers, self.found, split_rows)
                 self._score(workers)
         except BaseException:
             with suppress(OSError):
@@ -180,25 +158,21 @@ class _Run:
         self.short_series = count_short(found, self.scorer.layout.window, options.short_series, self.source)
         return found
 
-    def _plan(self, workers: Workers, found: Found, split_rows: int | None) -> None:
+    def _cut(self, workers: Workers, found: Found, split_rows: int | None) -> None:
         """Cut the input, keep what is done, and list the rest."""
-        scorer, manifest = self.scorer, self.manifest
-        layout, smooth = scorer.layout, scorer.config.smooth
+        settings, manifest = self.scorer.row_settings, self.manifest
         self.total_rows = sum(series.rows for series in found.series)
         self.share = self.total_rows // workers.count
         split_rows = manifest.split_rows or split_rows
         if split_rows is None:
             rate = self._measure(workers)
-            split_rows = choose_split_rows(
-                self.total_rows, layout, smooth=smooth, rows_per_s=rate, workers=workers.count
-            )
-        looks_back = scorer.metadata.fill == "forward"
-        self.plan = SplitPlan(self.places, found, layout, smooth=smooth, split_rows=split_rows, looks_back=looks_back)
-        manifest.splits = self.plan.keep(manifest.done)
+            split_rows = choose_split_rows(self.total_rows, settings, rows_per_s=rate, workers=workers.count)
+        self.schedule = SplitSchedule(self.places, found, settings, split_rows)
+        manifest.splits = self.schedule.keep(manifest.done)
         self.skipped_splits = len(manifest.splits)
         self.resumed_rows = sum(entry.rows for entry in manifest.done)
         remove_splits(self.folder, keep=set(manifest.splits))
-        manifest.splits |= {entry.file: entry for entry in self.plan.add_rest()}
+        manifest.splits |= {entry.file: entry for entry in self.schedule.add_rest()}
         manifest.split_rows, manifest.summary = split_rows, None
         manifest.save()
 
@@ -213,7 +187,7 @@ class _Run:
         """Longest splits first: short ones fill the gaps at the end."""
         waiting = [entry for entry in self.manifest.splits.values() if entry.status != "done"]
         waiting.sort(key=lambda entry: -entry.rows)
-        jobs = deque(Job("score", self.plan.task(entry, self.share)) for entry in waiting)
+        jobs = deque(Job("score", self.schedule.task(entry, self.share)) for entry in waiting)
         done_rows, saved = self.resumed_rows, time.monotonic()
         self.observe(done_rows, self.total_rows)
         try:
@@ -230,15 +204,15 @@ class _Run:
                     self.observe(done_rows, self.total_rows)
                 elif answer.kind == "output":
                     raise OutputError(f"{answer.message}; {self._kept()}")
-                elif answer.kind == "data" and (halves := self.plan.halve(entry)):
+                elif answer.kind == "data" and (halves := self.schedule.halve(entry)):
                     # One bad series costs only itself.
                     del self.manifest.splits[entry.file]
                     self.manifest.splits |= {half.file: half for half in halves}
-                    jobs.extend(Job("score", self.plan.task(half, self.share)) for half in halves)
+                    jobs.extend(Job("score", self.schedule.task(half, self.share)) for half in halves)
                 else:
                     file, row = entry.first
                     entry.status, entry.error = "failed", _named(answer, f"{self.places[file].name} from row {row}")
-                    for number in self.plan.files(entry):
+                    for number in self.schedule.files(entry):
                         self.manifest.inputs[number].error = entry.error
                 if time.monotonic() - saved > SAVE_S:
                     self.manifest.save()
@@ -261,7 +235,7 @@ class _Run:
             raise DataError(f"{shown}; {self._kept()}")
         summary = sum_up(
             self.manifest.done,
-            self.plan,
+            self.schedule,
             self.found,
             self.scorer,
             workers.opened,

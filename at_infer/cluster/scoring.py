@@ -2,17 +2,17 @@
 
 import json
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from at_infer.cluster.splits import Piece, Split, owned_windows
+from at_infer.cluster.splits import SeriesPiece, Split
 from at_infer.scoring.columns import scored_columns, scored_properties
 from at_infer.scoring.overlap import ReadAhead
-from at_infer.scoring.rows import RowScorer
-from at_infer.scoring.scorer import Bools, Scorer
+from at_infer.scoring.rows import Bools, RowScorer
+from at_infer.scoring.scorer import Scorer
 from at_infer.scoring.windows import Floats
 from at_infer.tables.columns import Columns, FileRows
 from at_infer.tables.parts import CarriedRows
@@ -60,111 +60,82 @@ class SplitResult:
     """From the task's arrival to its file's being there."""
 
 
-def score_split(task: SplitTask, scorer: Scorer, columns: Columns, folder: Path) -> SplitResult:
+def score_split(task: SplitTask, scorer: Scorer, batch_size: int, columns: Columns, folder: Path) -> SplitResult:
     """Score a split and write it; a file by its name is replaced."""
     begin, engine_before = time.perf_counter(), scorer.engine_s
-    run = _SplitRun(task, scorer)
-    reader: ReadAhead[Chunk] = ReadAhead(read_rows(task.rows, columns))
-    try:
-        for chunk in reader:
-            run.push(chunk)
-    finally:
-        reader.close()
-    scores, bad = run.finish()
     split = task.split
     before = split.first - split.pieces[0].read_first
-    carried = run.carried.take(before + split.rows)[before:]
+    core = scorer.rows(batch_size, counted=range(before, before + split.rows))
+    carried = CarriedRows()
+    reader: ReadAhead[Chunk] = ReadAhead(read_rows(task.rows, columns))
+    try:
+        scores = _score_pieces(task, core, reader, carried)
+    finally:
+        reader.close()
+    scores = scores[before : before + split.rows]
+    keys = carried.take(before + split.rows)[before:]
     verdicts = scorer.verdict(scores[:, 0])
-    counts = _count(split, scorer, bad, verdicts)
     wrote = time.perf_counter()
     result = SplitResult(
         rows=split.rows,
+        windows=core.counts.windows,
+        bad_windows=core.counts.bad_windows,
+        anomalies=int(verdicts.sum()),
+        segments=_segments(split, verdicts),
         unscored_rows=int(np.isnan(scores[:, 0]).sum()),
-        batch_size=scorer.batch_size or 0,
+        begins_anomalous=bool(verdicts[0]),
+        ends_anomalous=bool(verdicts[-1]),
+        batch_size=batch_size,
         read_s=reader.busy_s,
         engine_s=scorer.engine_s - engine_before,
         write_s=0.0,
         seconds=wrote - begin,
-        **counts,
     )
     properties = scored_properties(scorer) | {PROPERTY: json.dumps({"key": task.key, **asdict(result)})}
-    write_split(folder / task.name, carried, scored_columns(scorer, scores), properties)
+    write_split(folder / task.name, keys, scored_columns(scorer, scores), properties)
     done = time.perf_counter()
-    return SplitResult(**asdict(result) | {"write_s": done - wrote, "seconds": done - begin})
+    return replace(result, write_s=done - wrote, seconds=done - begin)
 
 
-class _SplitRun:
-    """Hands the rows of a split to the scorer, piece by piece."""
-
-    def __init__(self, task: SplitTask, scorer: Scorer) -> None:
-        self.task, self.scorer = task, scorer
-        self.rows: RowScorer = scorer.row_scorer()
-        self.carried = CarriedRows()
-        self.ready: list[Floats] = []
-        self.bad: list[Bools] = []
-        self.waiting = list(reversed(task.split.pieces))
-        self.piece: Piece | None = None
-        self.position = task.split.pieces[0].read_first
-
-    def push(self, chunk: Chunk) -> None:
-        """The next rows."""
-        self.carried.push(chunk.carried)
+def _score_pieces(task: SplitTask, core: RowScorer, reader: Iterable[Chunk], carried: CarriedRows) -> Floats:
+    """Hand the rows of a split to the core, piece by piece; the channels of all rows read."""
+    pieces = iter(task.split.pieces)
+    piece, series = None, None
+    position = task.split.pieces[0].read_first
+    for chunk in reader:
+        carried.push(chunk.carried)
         at = 0
         while at < len(chunk.values):
-            if self.piece is None or self.position == self.piece.read_end:
-                self.piece = self._start(chunk.values[at])
-            count = min(len(chunk.values) - at, self.piece.read_end - self.position)
-            values = chunk.values[at : at + count]
-            bad = self.scorer.prepare(values, self.filler, chunk.file, chunk.file_row + at)
-            self.rows.push(values, bad)
-            self.ready += self.rows.take()
-            self.bad.append(np.zeros(count, np.bool_) if bad is None else bad)
+            if piece is None or position == piece.read_end:
+                if series is not None:
+                    core.end(series)
+                piece = next(pieces)
+                series = core.start(piece.series.name, last=_last_values(task, piece, core, chunk.values[at]))
+            assert series is not None
+            count = min(len(chunk.values) - at, piece.read_end - position)
+            core.push(series, chunk.values[at : at + count], chunk.file, chunk.file_row + at)
             at += count
-            self.position += count
-
-    def _start(self, first_row: Floats) -> Piece:
-        piece = self.waiting.pop()
-        self.rows.start_series(piece.series.name)
-        self.filler = self.scorer.filler()
-        gaps = np.flatnonzero(np.isnan(first_row))
-        if piece.read_first > piece.series.first and self.filler.fill == "forward" and len(gaps):
-            names = self.scorer.metadata.columns
-            found = last_values(self.task.earlier, [names[j] for j in gaps])
-            self.filler.last = self.filler.last.copy()
-            for j in gaps:
-                self.filler.last[j] = found.get(names[j], self.filler.mean[j])
-        return piece
-
-    def finish(self) -> tuple[Floats, Bools]:
-        """Scores of the rows that the split is for, and which of all rows read were bad."""
-        self.rows.flush()
-        scores = np.concatenate([*self.ready, *self.rows.take()])
-        split = self.task.split
-        before = split.first - split.pieces[0].read_first
-        return scores[before : before + split.rows], np.concatenate(self.bad)
+            position += count
+    if series is not None:
+        core.end(series)
+    core.flush()
+    return np.concatenate([rows.channels for rows in core.take()])
 
 
-def _count(split: Split, scorer: Scorer, bad: Bools, verdicts: Bools) -> dict[str, Any]:
-    """Windows that end in the split, and runs of anomalous rows in each of its series."""
-    layout, read_first = scorer.layout, split.pieces[0].read_first
-    spoiled = np.concatenate([[0], np.cumsum(bad)])
-    windows = bad_windows = segments = 0
-    for piece in split.pieces:
-        if piece.series.rows < layout.window:
-            if scorer.options.short_series == "pad":
-                windows += 1
-                bad_windows += int(spoiled[piece.end - read_first] > spoiled[piece.first - read_first])
-        else:
-            at = owned_windows(piece, layout) - read_first
-            windows += len(at)
-            bad_windows += int((spoiled[at + layout.window] > spoiled[at]).sum())
-        anomalous = verdicts[piece.first - split.first : piece.end - split.first]
-        segments += int(np.count_nonzero(anomalous[1:] & ~anomalous[:-1])) + int(anomalous[0])
-    return {
-        "windows": windows,
-        "bad_windows": bad_windows,
-        "anomalies": int(verdicts.sum()),
-        "segments": segments,
-        "begins_anomalous": bool(verdicts[0]),
-        "ends_anomalous": bool(verdicts[-1]),
-    }
+def _last_values(task: SplitTask, piece: SeriesPiece, core: RowScorer, first_row: Floats) -> Floats | None:
+    """What gaps in the first row of a piece repeat: values of the rows before it, however far away."""
+    gaps = np.flatnonzero(np.isnan(first_row)).tolist()
+    if piece.read_first == piece.series.first or core.settings.fill != "forward" or not gaps:
+        return None
+    names = core.settings.columns
+    last = np.full(len(names), np.nan, np.float32)
+    found = last_values(task.earlier, [names[j] for j in gaps])
+    for j in gaps:
+        last[j] = found.get(names[j], np.nan)
+    return last
+
+
+def _segments(split: Split, verdicts: Bools) -> int:
+    """Runs of anomalous rows, in each series of the split."""
+    parts = (verdicts[piece.first - split.first : piece.end - split.first] for piece in split.pieces)
+    return sum(int(np.count_nonzero(part[1:] & ~part[:-1])) + int(part[0]) for part in parts)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from at_infer.scoring.windows import Layout, Starts
+from at_infer.scoring.rows import RowSettings
 
 SPLIT_S = 10.0
 """Seconds of work in a split; benchmarks/scale_out.py shows why, docs/scaling.md the figures."""
@@ -18,7 +18,7 @@ LEAST_HALOS = 20  # a split is at least this many halos long: reading around it 
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class SeriesSpan:
     """Where a series lies."""
 
     name: str
@@ -32,10 +32,10 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SeriesPiece:
     """Consecutive rows of one series, and what to read around them."""
 
-    series: Series
+    series: SeriesSpan
     first: int
     end: int
     read_first: int
@@ -58,7 +58,7 @@ class Piece:
 class Split:
     """What a worker does at a time: one piece of a long series, or some whole series side by side."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SeriesPiece, ...]
 
     @property
     def first(self) -> int:
@@ -81,35 +81,30 @@ class Split:
         return (Split(self.pieces[:middle]), Split(self.pieces[middle:])) if middle else None
 
 
-def halo(layout: Layout, smooth: int) -> tuple[int, int]:
-    """Rows before and behind a row that its score may depend on."""
-    reach = layout.reach + smooth
-    return reach, 0 if layout.align == "last" else reach
-
-
-def cut(series: Series, layout: Layout, *, smooth: int, split_rows: int) -> list[Piece]:
+def cut(series: SeriesSpan, settings: RowSettings, split_rows: int) -> list[SeriesPiece]:
     """Pieces of about equal length, at most `split_rows` as far as the grid allows."""
-    count = -(-series.rows // split_rows)
-    step = -(-series.rows // (count * layout.stride)) * layout.stride if count else 1
+    count, stride = -(-series.rows // split_rows), settings.layout.stride
+    step = -(-series.rows // (count * stride)) * stride if count else 1
     return [
-        _with_halo(series, first, min(first + step, series.end), layout, smooth)
+        _with_halo(series, first, min(first + step, series.end), settings)
         for first in range(series.first, series.end, step)
     ]
 
 
-def _with_halo(series: Series, first: int, end: int, layout: Layout, smooth: int) -> Piece:
-    before, after = halo(layout, smooth)
-    skipped = max(0, first - before - series.first) // layout.stride * layout.stride
+def _with_halo(series: SeriesSpan, first: int, end: int, settings: RowSettings) -> SeriesPiece:
+    layout = settings.layout
+    skipped = max(0, first - settings.lookback - series.first) // layout.stride * layout.stride
     read_first = series.first + skipped
     # A window ends there, so that the rule for the end of a series finds no tail to cover.
-    windows = -(-max(0, end + after - read_first - layout.window) // layout.stride)
+    behind = end + settings.lookahead - read_first
+    windows = -(-max(0, behind - layout.window) // layout.stride)
     read_end = min(series.end, read_first + layout.window + windows * layout.stride)
-    return Piece(series, first, end, read_first, read_end)
+    return SeriesPiece(series, first, end, read_first, read_end)
 
 
-def pack(pieces: Iterable[Piece], split_rows: int) -> list[Split]:
+def pack(pieces: Iterable[SeriesPiece], split_rows: int) -> list[Split]:
     """Splits of at most `split_rows` rows, unless a single piece is longer; a piece of a cut series stays alone."""
-    splits: list[list[Piece]] = []
+    splits: list[list[SeriesPiece]] = []
     for piece in pieces:
         fits = (
             splits
@@ -125,23 +120,10 @@ def pack(pieces: Iterable[Piece], split_rows: int) -> list[Split]:
     return [Split(tuple(split)) for split in splits]
 
 
-def owned_windows(piece: Piece, layout: Layout) -> Starts:
-    """Where windows start that end within the piece; over all pieces of a series, each window once."""
-    n, origin = layout.window, piece.series.first
-    if piece.series.rows < n:
-        return np.empty(0, np.int64)
-    lowest = -(-max(0, piece.first - n + 1 - origin) // layout.stride) * layout.stride
-    starts = np.arange(lowest, piece.end - n - origin + 1, layout.stride, dtype=np.int64)
-    tail = piece.series.rows - n
-    if layout.align == "window" and tail % layout.stride and piece.end == piece.series.end:
-        starts = np.append(starts, tail)
-    return starts + origin
-
-
-def choose_split_rows(rows: int, layout: Layout, *, smooth: int, rows_per_s: float, workers: int) -> int:
+def choose_split_rows(rows: int, settings: RowSettings, *, rows_per_s: float, workers: int) -> int:
     """Splits that take about `SPLIT_S`, or less if there would be too few of them for the workers."""
     wanted = min(rows_per_s * SPLIT_S, rows / (workers * SPLITS_PER_WORKER))
-    return max(int(wanted), LEAST_HALOS * (layout.reach + smooth), layout.stride)
+    return max(int(wanted), LEAST_HALOS * settings.lookback, settings.layout.stride)
 
 
 class Offsets:

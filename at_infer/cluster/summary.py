@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from at_infer.cluster.inputs import Found
 from at_infer.cluster.manifest import SplitEntry
-from at_infer.cluster.plan import SplitPlan
+from at_infer.cluster.schedule import SplitSchedule
 from at_infer.cluster.scoring import SplitResult
 from at_infer.cluster.worker import Opened
 from at_infer.scoring.score_file import Summary
@@ -27,7 +27,7 @@ class ClusterSummary(Summary):
 
 def sum_up(
     entries: Sequence[SplitEntry],
-    plan: SplitPlan,
+    schedule: SplitSchedule,
     found: Found,
     scorer: Scorer,
     opened: Sequence[Opened],
@@ -51,7 +51,7 @@ def sum_up(
         series=len(found.series) + found.empty_series,
         windows=sum(result.windows for result in results),
         anomalies=sum(result.anomalies for result in results),
-        segments=sum(result.segments for result in results) - plan.segments_that_go_on(entries),
+        segments=sum(result.segments for result in results) - schedule.segments_that_go_on(entries),
         unscored_rows=sum(result.unscored_rows for result in results),
         bad_windows=sum(result.bad_windows for result in results),
         short_series=short_series,
@@ -68,5 +68,5 @@ def sum_up(
         lost_workers=lost_workers,
         splits=len(entries),
         skipped_splits=skipped_splits,
-        split_rows=plan.split_rows,
+        split_rows=schedule.split_rows,
     )

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -10,14 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 
-import numpy as np
-
 from at_infer import __version__
-from at_infer.engines import Provider
 from at_infer.errors import AtInferError, DataError, OutputError
 from at_infer.models.family import engine_for
 from at_infer.models.kinds import file_sha256
-from at_infer.scoring.scorer import ScoreOptions, Scorer
+from at_infer.scoring.options import EngineOptions, ScoreOptions
+from at_infer.scoring.scorer import Scorer
 from at_infer.tables.columns import Columns, Place, Survey
 
 if TYPE_CHECKING:
@@ -34,12 +31,15 @@ class WorkerSettings:
     engine: str
     engine_sha256: str
     options: ScoreOptions
-    provider: Provider
-    threads: int
-    batch_size: int | None
+    engine_options: EngineOptions
     columns: Columns
     folder: str
     """Where splits are written."""
+
+    @property
+    def threads(self) -> int:
+        """CPUs of a worker."""
+        return self.engine_options.threads or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +114,10 @@ class SplitWorker:
                 raise AtInferError(f"{path}: is another file than where the run was started; copy it to every machine")
             if not Path(given.folder).is_dir():
                 raise AtInferError(f"{given.folder}: no such folder; every machine must see the output under this path")
-            if given.provider == "cpu":
+            if given.engine_options.provider == "cpu":
                 path = engine_for(path, compute_capability)
-            self.scorer = Scorer(
-                path, given.options, provider=given.provider, threads=given.threads, batch_size=given.batch_size
-            )
+            self.scorer = Scorer(path, given.options, given.engine_options)
+            self.batch_size: int | None = None
             return Opened(self.host, os.getpid(), self.scorer.engine.describe(), path.name)
 
         answer = _failures(open_engine)
@@ -137,15 +136,9 @@ class SplitWorker:
         """Rows per second of the engine, with the batch size that suits about so many rows."""
 
         def measure() -> float:
-            scorer = self.scorer
-            scorer.choose_batch_size(rows)
-            count, known = scorer.batch_size or 1, scorer.metadata
-            mean = np.asarray(known.scaler.mean, np.float32)
-            windows = np.broadcast_to(mean, (count, known.model.window, known.model.features)).copy()
-            scorer.engine.run(windows)
-            begin = time.perf_counter()
-            scorer.engine.run(windows)
-            return count * scorer.layout.stride / (time.perf_counter() - begin)
+            size = self._batch_size(rows)
+            self.scorer.engine_rows_per_s(size)  # warm-up
+            return self.scorer.engine_rows_per_s(size)
 
         return _failures(measure)
 
@@ -154,10 +147,16 @@ class SplitWorker:
         from at_infer.cluster.scoring import score_split
 
         def score() -> "SplitResult":
-            self.scorer.choose_batch_size(task.share)
-            return score_split(task, self.scorer, self.settings.columns, Path(self.settings.folder))
+            size = self._batch_size(task.share)
+            return score_split(task, self.scorer, size, self.settings.columns, Path(self.settings.folder))
 
         return _failures(score)
+
+    def _batch_size(self, rows: int) -> int:
+        """Looked for once."""
+        if self.batch_size is None:
+            self.batch_size = self.scorer.batch_size_for(rows)
+        return self.batch_size
 
 
 def _failures(act: Callable[[], T]) -> T | Failure:

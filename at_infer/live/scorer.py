@@ -1,6 +1,7 @@
 """StreamScorer: rows of many series as they come, each scored as the last of its window."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -8,17 +9,19 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from at_infer.engines import Engine, Provider
+from at_infer.engines import Engine
 from at_infer.errors import ConfigError, DataError
-from at_infer.live.memory import Series, SeriesMemory
-from at_infer.live.rings import Ints
 from at_infer.live.state import load_state, save_state
-from at_infer.live.times import Time, check_order, moment
-from at_infer.scoring.scorer import Bools, ScoreOptions, Scorer
+from at_infer.live.times import Moment, Time, check_order, moment
+from at_infer.scoring.options import EngineOptions, ScoreOptions
+from at_infer.scoring.rows import Bools, SeriesState
+from at_infer.scoring.scorer import Scorer
 from at_infer.scoring.windows import Floats
 
+SeriesName = Hashable
+"""Whatever the series column holds."""
+
 MAX_SERIES = 10_000
-BLOCK_ROWS = 1024
 
 
 class StreamScore(NamedTuple):
@@ -37,8 +40,17 @@ class Pushed:
     is_anomaly: Bools
     refused: dict[int, str] = field(default_factory=dict)
     """Rows that were not taken, and why. The series goes on as if they had not come."""
-    dropped: list[Series] = field(default_factory=list)
+    dropped: list[SeriesName] = field(default_factory=list)
     """Series that had to make room for others."""
+
+
+@dataclass(slots=True)
+class LiveSeries:
+    """What a stream remembers of a series."""
+
+    state: SeriesState
+    time: tuple[Moment, Time] | None = None
+    """Of its last row."""
 
 
 class StreamScorer:
@@ -48,54 +60,41 @@ class StreamScorer:
     ...     for row in rows:                                               # F numbers, or a mapping by column name
     ...         score, is_anomaly = stream.push(row, series="pump 7")
 
-    `push_many` takes rows of any series together and gives their windows to the engine in batches. `every` scores
-    only each so-many-th row of a series; `max_series` bounds the memory.
+    `push_many` takes rows of any series together and gives their windows to the engine in batches. With `every` K,
+    every K-th row of a series is scored. `max_series` bounds the memory: the least recently seen series is dropped.
     """
 
     def __init__(
         self,
         engine: str | Path | Engine,
         options: ScoreOptions | None = None,
+        engine_options: EngineOptions | None = None,
         *,
         every: int = 1,
         max_series: int = MAX_SERIES,
-        provider: Provider = "cpu",
-        threads: int | None = None,
-        batch_size: int | None = None,
     ) -> None:
         options = options or ScoreOptions()
         if options.explain != "none":
             raise ConfigError("explain: a stream has no explanations; score a file with --explain")
-        if every < 1:
-            raise ConfigError(f"every: {every} is too small; at least 1")
-        self.every = every
-        self.scorer = Scorer(
-            engine,
-            replace(options, align="last"),
-            provider=provider,
-            threads=threads,
-            batch_size=batch_size,
-        )
+        for name, value in (("every", every), ("max series", max_series)):
+            if value < 1:
+                raise ConfigError(f"{name}: {value} is too small; at least 1")
+        self.scorer = Scorer(engine, replace(options, align="last"), engine_options)
         try:
-            self.scorer.choose_batch_size(0)
-            assert self.scorer.batch_size is not None
-            self.batch_size: int = self.scorer.batch_size
+            self.batch_size = self.scorer.batch_size_for(0)
             self.metadata, self.threshold = self.scorer.metadata, self.scorer.threshold
-            window, features = self.metadata.model.window, self.metadata.model.features
-            self.memory = SeriesMemory(
-                max_series,
-                window=window,
-                features=features,
-                smooth=self.scorer.config.smooth,
-                spare=min(self.batch_size - 1, window // 8),
-            )
+            self.scorer.layout = replace(self.scorer.layout, stride=every)
+            self.core = self.scorer.rows(self.batch_size)
         except BaseException:
             self.close()
             raise
-        self._windows: Floats = np.empty((self.batch_size, window, features), np.float32)
-        self._mean = np.asarray(self.metadata.scaler.mean, np.float32)
+        self.every, self.max_series = every, max_series
+        self.series: dict[SeriesName, LiveSeries] = {}
+        """Least recently seen first."""
 
-    def push(self, row: ArrayLike | Mapping[str, Any], *, series: Series = "", time: Time | None = None) -> StreamScore:
+    def push(
+        self, row: ArrayLike | Mapping[str, Any], *, series: SeriesName = "", time: Time | None = None
+    ) -> StreamScore:
         """Take one row of a series: values in the order of the model's columns, or by name; None is missing.
 
         Raises `DataError` for a row that cannot be used; the stream goes on without it.
@@ -113,33 +112,27 @@ class StreamScorer:
         return StreamScore(None if np.isnan(score) else score, bool(pushed.is_anomaly[0]))
 
     def push_many(
-        self, rows: ArrayLike, series: Sequence[Series] | None = None, times: Sequence[Time] | None = None
+        self, rows: ArrayLike, series: Sequence[SeriesName] | None = None, times: Sequence[Time] | None = None
     ) -> Pushed:
         """Take rows (n,F) of any series in the order they came; without `series` they are all of one."""
-        features = self.metadata.model.features
-        try:
-            with np.errstate(over="ignore"):  # too large for float32: infinite, and refused as such
-                values = np.array(rows, np.float32, ndmin=2)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise DataError(f"rows: are not numbers of shape (n, {features}) ({error})") from None
-        if values.ndim != 2 or values.shape[1] != features:
-            raise DataError(f"rows: have shape {list(values.shape)}, the model takes (n, {features})")
+        values = self._numbers(rows)
         names = [""] * len(values) if series is None else series
         if len(names) != len(values) or (times is not None and len(times) != len(values)):
             raise DataError(f"rows: there are {len(values)}, with {len(names)} series and {len(times or names)} times")
         pushed = Pushed(np.full(len(values), np.nan, np.float32), np.zeros(len(values), np.bool_))
         self._refuse_values(values, pushed.refused)
-        for block in self._blocks(names):
-            taken, slots, ranks = self._enter(block, names, times, pushed)
-            if len(taken):
-                pushed.score[taken] = self._score(values[taken], slots, ranks)
+        waiting: dict[SeriesState, deque[int]] = {}
+        for i, name in enumerate(names):
+            if i not in pushed.refused and (known := self._enter(i, name, times, pushed)) is not None:
+                self.core.push(known.state, values[i : i + 1])
+                waiting.setdefault(known.state, deque()).append(i)
+        self.core.flush()
+        for scored in self.core.take():
+            numbers = waiting[scored.series]
+            for score in scored.channels[:, 0].tolist():
+                pushed.score[numbers.popleft()] = score
         pushed.is_anomaly = self.scorer.verdict(pushed.score)
         return pushed
-
-    @property
-    def series(self) -> int:
-        """How many series are remembered."""
-        return len(self.memory.slots)
 
     def save(self, path: str | Path, extra: Mapping[str, Any] | None = None) -> None:
         """Write all that is remembered of the series, and `extra` as JSON, to a file: complete or not at all."""
@@ -159,6 +152,17 @@ class StreamScorer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _numbers(self, rows: ArrayLike) -> Floats:
+        features = self.metadata.model.features
+        try:
+            with np.errstate(over="ignore"):  # too large for float32: infinite, and refused as such
+                values = np.array(rows, np.float32, ndmin=2)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DataError(f"rows: are not numbers of shape (n, {features}) ({error})") from None
+        if values.ndim != 2 or values.shape[1] != features:
+            raise DataError(f"rows: have shape {list(values.shape)}, the model takes (n, {features})")
+        return values
+
     def _refuse_values(self, values: Floats, refused: dict[int, str]) -> None:
         """Infinities never fit, gaps only if the model has a way to fill them."""
         unusable = ~np.isfinite(values) if self.metadata.fill == "error" else np.isinf(values)
@@ -169,126 +173,26 @@ class StreamScorer:
             what = "has no value" if np.isnan(values[i, j]) else "is infinite, or too large for float32"
             refused[i] = f"column {self.metadata.columns[j]!r} {what}"
 
-    def _blocks(self, names: Sequence[Series]) -> Iterator[range]:
-        """Consecutive rows of so few series that none of them is dropped for another of the same block."""
-        first, seen = 0, set[Series]()
-        for i, name in enumerate(names):
-            seen.add(name)
-            if len(seen) > self.memory.max_series or i - first == BLOCK_ROWS:
-                yield range(first, i)
-                first, seen = i, {name}
-        yield range(first, len(names))
-
-    def _enter(
-        self, block: range, names: Sequence[Series], times: Sequence[Time] | None, pushed: Pushed
-    ) -> tuple[Ints, Ints, Ints]:
-        """The rows that can be taken, their slots, and how many rows of the same series come before each."""
-        memory = self.memory
-        taken, slots, ranks, seen = [], [], [], dict[int, int]()
-        for i in block:
-            if i in pushed.refused:
-                continue
-            if times is not None:
-                try:
-                    now = moment(times[i])
-                    known = memory.slots.get(names[i])
-                    if known is not None and (last := memory.times[known]) is not None:
-                        check_order(last[0], now, last[1], times[i])
-                except DataError as error:
-                    pushed.refused[i] = str(error)
-                    continue
-            slot, dropped = memory.see(names[i])
-            if dropped is not None:
-                pushed.dropped.append(dropped)
-            if times is not None:
-                memory.times[slot] = (now, times[i])
-            taken.append(i)
-            slots.append(slot)
-            ranks.append(rank := seen.get(slot, 0))
-            seen[slot] = rank + 1
-        return np.array(taken, np.int64), np.array(slots, np.int64), np.array(ranks, np.int64)
-
-    def _score(self, values: Floats, slots: Ints, ranks: Ints) -> Floats:
-        """Rows that are taken (r,F) -> their scores (r,)."""
-        memory, window = self.memory, self.metadata.model.window
-        numbers = memory.counts[slots] + ranks
-        self._fill(values, slots, numbers)
-        wave = ranks // (memory.rows.spare + 1)  # more rows of a series than the rings have to spare: one wave by one
-        waves = [np.flatnonzero(wave == w) for w in range(int(wave.max()) + 1)]
-        due = (numbers >= window - 1) & ((numbers - (window - 1)) % self.every == 0)
-        batch = _Batch(self.scorer, self._windows, np.full(len(values), np.nan, np.float32))
-        for rows in waves:
-            memory.rows.put(slots[rows], numbers[rows], values[rows])
-            scored = rows[due[rows]]
-            while len(scored):
-                now, scored = np.split(scored, [batch.room])
-                memory.rows.take(slots[now], numbers[now], batch.next(now))
-        memory.counts[slots] = numbers + 1  # of equal slots the last one counts
-        return self._smooth(batch.finish(), slots, numbers, waves)
-
-    def _smooth(self, scores: Floats, slots: Ints, numbers: Ints, waves: list[Ints]) -> Floats:
-        """Mean of the last scores of the series; rows without a score stay so, and have no say."""
-        ring = self.memory.scores
-        if ring.window == 1:
-            return scores
-        means = np.empty_like(scores)
-        for rows in waves:
-            ring.put(slots[rows], numbers[rows], scores[rows, None])
-            past = ring.take(slots[rows], numbers[rows])[..., 0]
-            known = ~np.isnan(past)
-            with np.errstate(invalid="ignore"):
-                means[rows] = np.where(known, past, 0.0).sum(axis=1, dtype=np.float64) / known.sum(axis=1)
-        return np.where(np.isnan(scores), scores, means)
-
-    def _fill(self, values: Floats, slots: Ints, numbers: Ints) -> None:
-        """Fill gaps in place by the model's policy, as `Filler` does for a file."""
-        gaps: Bools = np.isnan(values)
-        if not gaps.any():
-            return
-        if self.metadata.fill == "mean":
-            values[gaps] = np.broadcast_to(self._mean, values.shape)[gaps]
-            return
-        ring, last = self.memory.rows, dict[int, Floats]()
-        with_gaps = set(np.flatnonzero(gaps.any(axis=1)).tolist())
-        for i, slot in enumerate(slots.tolist()):
-            if i in with_gaps:
-                before = last.get(slot)
-                if before is None:
-                    number = int(numbers[i])
-                    before = ring.rows[slot, (number - 1) % ring.length] if number else self._mean
-                values[i, gaps[i]] = before[gaps[i]]
-            last[slot] = values[i]
-
-
-class _Batch:
-    """Windows that wait for the engine, and the scores of the rows they belong to."""
-
-    def __init__(self, scorer: Scorer, windows: Floats, scores: Floats) -> None:
-        self.scorer, self.windows, self.scores = scorer, windows, scores
-        self.rows: list[Ints] = []
-        self.filled = 0
-
-    @property
-    def room(self) -> int:
-        """How many windows fit; at least one."""
-        if self.filled == len(self.windows):
-            self._run()
-        return len(self.windows) - self.filled
-
-    def next(self, rows: Ints) -> Floats:
-        """Where the windows of these rows go."""
-        self.rows.append(rows)
-        self.filled += len(rows)
-        return self.windows[self.filled - len(rows) : self.filled]
-
-    def finish(self) -> Floats:
-        """All scores."""
-        if self.filled:
-            self._run()
-        return self.scores
-
-    def _run(self) -> None:
-        found = self.scorer._score_windows(self.windows[: self.filled])
-        self.scores[np.concatenate(self.rows)] = found[:, -1, 0]
-        self.rows.clear()
-        self.filled = 0
+    def _enter(self, i: int, name: SeriesName, times: Sequence[Time] | None, pushed: Pushed) -> LiveSeries | None:
+        """The series of row `i`, now the one most recently seen; None if its time does not fit."""
+        known = self.series.get(name)
+        now: tuple[Moment, Time] | None = None
+        if times is not None:
+            try:
+                now = (moment(times[i]), times[i])
+                if known is not None and known.time is not None:
+                    check_order(known.time[0], now[0], known.time[1], times[i])
+            except DataError as error:
+                pushed.refused[i] = str(error)
+                return None
+        if known is None:
+            if len(self.series) == self.max_series:
+                oldest = next(iter(self.series))
+                del self.series[oldest]
+                pushed.dropped.append(oldest)
+            known = LiveSeries(self.core.start(str(name)))
+        else:
+            del self.series[name]
+        self.series[name] = known
+        known.time = now or known.time
+        return known

@@ -209,7 +209,7 @@ class Watch:
         """A column that is missing was there before, if the series is known."""
         with suppress(TypeError):  # a series that is no name at all
             series = "" if self.reader.series_column is None else error.series
-            if series in self.stream.memory.slots or error.series in self.pending.series:
+            if series in self.stream.series or error.series in self.pending.series:
                 of = "" if self.reader.series_column is None else f" of series {error.series!r}"
                 return f"the columns{of} have changed: {error}"
         return str(error)
@@ -219,7 +219,7 @@ class Watch:
         more = f" and {len(pushed.dropped) - 1} more" if len(pushed.dropped) > 1 else ""
         self.say(
             f"series {pushed.dropped[0]!r}{more}: dropped, least recently seen of more than "
-            f"{self.stream.memory.max_series}; it begins again if it comes back; raise --max-series to keep more"
+            f"{self.stream.max_series}; it begins again if it comes back; raise --max-series to keep more"
         )
 
 

@@ -13,10 +13,11 @@ Rows = NDArray[np.float32]
 class Filler:
     """Fills the gaps (NaN) of one series in place; give it the blocks of the series in order."""
 
-    def __init__(self, fill: Fill, mean: Sequence[float]) -> None:
+    def __init__(self, fill: Fill, mean: Sequence[float], last: Rows | None = None) -> None:
         self.fill = fill
         self.mean = np.asarray(mean, np.float32)
-        self.last = self.mean  # nothing to repeat at the start of a series: its gaps get the mean
+        # Nothing to repeat at the start of a series: its gaps get the mean.
+        self.last = self.mean if last is None else np.where(np.isnan(last), self.mean, last)
 
     def apply(self, block: Rows) -> None:
         """Fill (rows, F); with policy `error` gaps stay as they are."""

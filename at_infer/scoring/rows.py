@@ -1,25 +1,57 @@
-"""Rows of many series in, scores of the same rows out: windows, batches, the engine, and back. Pure numpy."""
+"""The scoring core: rows of any number of series in, scores of the same rows out. Pure numpy.
 
-from collections.abc import Callable
+`push` fills gaps, finds bad rows and cuts windows; the engine scores full batches of them; what comes back is merged to
+one score per row, smoothed, and given out by `take`. File, cluster, stream and Python scoring all call this.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from at_infer.config import Fill
 from at_infer.errors import DataError, EngineError
-from at_infer.scoring.windows import Floats, Layout, Merger, MovingMean, Starts
+from at_infer.scoring.missing import Filler
+from at_infer.scoring.options import BadRows, ShortSeries
+from at_infer.scoring.windows import Floats, LastOfWindow, Merger, MovingMean, Starts, WindowLayout
 
 Bools = NDArray[np.bool_]
-ShortSeries = Literal["error", "skip", "pad"]
-BadRows = Literal["error", "null"]
 ScoreWindows = Callable[[Floats], Floats]
 """Raw windows (B,N,F) -> channels (B,N,C), the score first."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowSettings:
+    """How rows become scores."""
+
+    layout: WindowLayout
+    columns: Sequence[str]
+    """Names of the features, in order."""
+    mean: Sequence[float]
+    """Of the features in the training data."""
+    fill: Fill = "error"
+    channels: int = 1
+    """The score, and whatever is wanted beside it."""
+    smooth: int = 1
+    short_series: ShortSeries = "error"
+    on_bad_rows: BadRows = "error"
+
+    @property
+    def lookback(self) -> int:
+        """How many rows before a row its score may depend on."""
+        return self.layout.reach + self.smooth
+
+    @property
+    def lookahead(self) -> int:
+        """How many rows behind a row its score may depend on."""
+        return self.layout.delay if self.layout.align == "last" else self.lookback
+
+
 @dataclass(slots=True)
-class Counts:
+class ScoringCounts:
     """What happened to the rows."""
 
     rows: int = 0
@@ -31,11 +63,12 @@ class Counts:
     """Series shorter than a window, skipped or padded."""
 
 
-@dataclass(slots=True)
-class _Series:
+@dataclass(slots=True, eq=False)
+class SeriesState:
     """One series under way."""
 
     name: str
+    filler: Filler
     merger: Merger
     mean: MovingMean
     first_row: int
@@ -46,6 +79,44 @@ class _Series:
     rows: int = 0
     next_start: int = 0
 
+    def memory(self) -> list[Floats]:
+        """All that the scores of rows to come depend on; nothing may wait for the engine, and no row may be bad."""
+        return [self.buffer, *self.mean.memory()]
+
+    def recall(self, rows: int, next_start: int, memory: list[Floats]) -> None:
+        """Go on where `memory` was asked for, after so many rows."""
+        self.rows, self.next_start = rows, next_start
+        self.buffer, *smoothing = memory
+        self.bad = np.zeros(len(self.buffer), np.bool_)
+        if rows:
+            self.filler.last = self.buffer[-1].copy()
+        assert isinstance(self.merger, LastOfWindow), "only rows that are scored one by one have a memory"
+        self.merger.done = max(0, rows - self.merger.delay)
+        self.mean.recall(smoothing)
+
+
+class ScoredRows(NamedTuple):
+    """Consecutive rows of one series whose scores are final."""
+
+    series: SeriesState
+    channels: Floats
+    """(r,C), the score first; NaN: no score."""
+
+
+class _Windows(NamedTuple):
+    """Windows of one series in a batch."""
+
+    series: SeriesState
+    starts: Starts
+    bad: Bools
+
+
+class _Until(NamedTuple):
+    """So many rows of the series have come."""
+
+    series: SeriesState
+    rows: int
+
 
 @dataclass(slots=True)
 class _Batch:
@@ -53,74 +124,69 @@ class _Batch:
 
     windows: Floats
     filled: int = 0
-    work: list[tuple[_Series, Starts, Bools] | _Series] = field(default_factory=list)
-    """In order: windows of a series, or the end of a series."""
+    work: list[_Windows | _Until | SeriesState] = field(default_factory=list)
+    """In order: windows of a series, rows that have come, or the end of a series."""
 
 
 class RowScorer:
-    """Scores a stream of rows. Chunks and series borders may fall anywhere; batches always hold the same windows.
+    """Scores streams of rows. Chunks and borders of series may fall anywhere; batches always hold the same windows.
 
     `skip_rows` rows at the start have been scored by an earlier run: batches that only matter for them do not go to
-    the engine, and what comes out for them means nothing.
+    the engine, and what comes out for them means nothing. Windows that end outside of the rows `counted` are not
+    counted: those of a halo.
     """
 
     def __init__(
         self,
         score: ScoreWindows,
-        layout: Layout,
+        settings: RowSettings,
         *,
-        features: int,
-        channels: int = 1,
-        batch_size: int = 16,
-        smooth: int = 1,
-        short_series: ShortSeries = "error",
-        on_bad_rows: BadRows = "error",
+        batch_size: int,
         skip_rows: int = 0,
+        counted: range | None = None,
     ) -> None:
-        self.score, self.layout, self.channels = score, layout, channels
-        self.smooth, self.short_series, self.on_bad_rows = smooth, short_series, on_bad_rows
-        # A row that is still wanted may lean on this many rows before it.
-        self.skip_before = skip_rows - layout.reach - smooth
-        self.batch = _Batch(np.empty((batch_size, layout.window, features), np.float32))
-        self.counts = Counts()
-        self.series: _Series | None = None
-        self.ready: list[Floats] = []
+        self.score, self.settings, self.layout, self.counted = score, settings, settings.layout, counted
+        # A row that is still wanted may depend on this many rows before it.
+        self.skip_before = skip_rows - settings.lookback
+        self.batch = _Batch(np.empty((batch_size, self.layout.window, len(settings.columns)), np.float32))
+        self.counts = ScoringCounts()
+        self.ready: list[ScoredRows] = []
 
-    def start_series(self, name: str) -> None:
-        """The rows that follow belong to another series."""
-        self.end_series()
-        features = self.batch.windows.shape[2]
-        self.series = _Series(
+    def start(self, name: str = "", *, last: Floats | None = None) -> SeriesState:
+        """A series begins; `last` are values before its first row that gaps may repeat."""
+        settings = self.settings
+        self.counts.series += 1
+        return SeriesState(
             name,
-            self.layout.merger(),
-            MovingMean(self.smooth, causal=self.layout.align == "last"),
+            Filler(settings.fill, settings.mean, last),
+            self.layout.merger(settings.channels),
+            MovingMean(settings.smooth, causal=self.layout.align == "last"),
             self.counts.rows,
-            np.empty((0, features), np.float32),
+            np.empty((0, len(settings.columns)), np.float32),
             np.empty(0, np.bool_),
         )
-        self.counts.series += 1
 
-    def push(self, rows: Floats, bad: Bools | None = None) -> None:
-        """Take rows (r,F) of the series; windows with a row marked bad get no score."""
-        series, n = self.series, self.layout.window
-        assert series is not None, "start_series comes first"
+    def push(self, series: SeriesState, rows: Floats, where: str = "rows", first_row: int = 0) -> None:
+        """Take the next rows (r,F) of a series, filled in place; `where` and `first_row` are for messages."""
+        bad = self._prepare(series, rows, where, first_row)
+        n, stride = self.layout.window, self.layout.stride
         series.buffer = np.concatenate([series.buffer, rows])
-        series.bad = np.concatenate([series.bad, np.zeros(len(rows), np.bool_) if bad is None else bad])
+        series.bad = np.concatenate([series.bad, bad])
         series.rows += len(rows)
         self.counts.rows += len(rows)
-        starts = np.arange(series.next_start, series.rows - n + 1, self.layout.stride, dtype=np.int64)
+        starts = np.arange(series.next_start, series.rows - n + 1, stride, dtype=np.int64)
         if len(starts):
             self._enqueue(series, starts)
-            series.next_start = int(starts[-1]) + self.layout.stride
+            series.next_start = int(starts[-1]) + stride
+        scored = series.next_start - stride + n if series.next_start else 0  # rows that end a window, or are before
+        if self.layout.align == "last" and scored < series.rows:
+            self.batch.work.append(_Until(series, series.rows))
         keep = min(n, len(series.buffer))
         series.buffer, series.bad = series.buffer[-keep:], series.bad[-keep:]
 
-    def end_series(self) -> None:
+    def end(self, series: SeriesState) -> None:
         """No more rows of this series."""
-        series, n = self.series, self.layout.window
-        if series is None:
-            return
-        self.series = None
+        n = self.layout.window
         if series.rows < n:
             self._short(series)
         elif series.rows - n > series.next_start - self.layout.stride and self.layout.align == "window":
@@ -128,24 +194,41 @@ class RowScorer:
         self.batch.work.append(series)
 
     def flush(self) -> None:
-        """The input is over: score what is waiting."""
-        self.end_series()
-        self._run_batch()
+        """Score what is waiting."""
+        if self.batch.work:
+            self._run_batch()
 
-    def take(self) -> list[Floats]:
-        """Scores (r,C) that are final, in the order of the rows; each row is given out once."""
+    def take(self) -> list[ScoredRows]:
+        """Scores that are final; each row is given out once, the rows of a series in order."""
         ready, self.ready = self.ready, []
         return ready
 
-    def _enqueue(self, series: _Series, starts: Starts) -> None:
+    def _prepare(self, series: SeriesState, rows: Floats, where: str, first_row: int) -> Bools:
+        """Fill gaps in place by the model's policy; a row that is still not finite is bad, or an error."""
+        complete = np.isfinite(rows).all()
+        series.filler.apply(rows)  # it remembers the last row
+        if complete or (finite := np.isfinite(rows)).all():
+            return np.zeros(len(rows), np.bool_)
+        if self.settings.on_bad_rows == "error":
+            row, j = (int(i) for i in np.argwhere(~finite)[0])
+            what = "has no value" if np.isnan(rows[row, j]) else "is infinite, or too large for float32,"
+            raise DataError(
+                f"{where}: column {self.settings.columns[j]!r} {what} in row {first_row + row}; mend the row, or pass "
+                f"--on-bad-rows null"
+            )
+        rows[~finite] = 0.0  # never seen: windows with this row get no score
+        return np.asarray(~finite.all(axis=1))
+
+    def _enqueue(self, series: SeriesState, starts: Starts) -> None:
         n = self.layout.window
         first = series.rows - len(series.buffer)  # row of the series that the buffer starts with
         views = sliding_window_view(series.buffer, n, axis=0)  # (rows, F, N), no copy
         at = starts - first
-        spoiled = np.concatenate([[0], np.cumsum(series.bad)])
-        bad = spoiled[at + n] > spoiled[at]
-        self.counts.windows += len(starts)
-        self.counts.bad_windows += int(bad.sum())
+        bad = np.zeros(len(starts), np.bool_)
+        if series.bad.any():
+            before = np.concatenate([[0], np.cumsum(series.bad)])
+            bad = before[at + n] > before[at]
+        self._count(series, starts, bad)
         done = 0
         batch = self.batch
         while done < len(starts):
@@ -154,7 +237,7 @@ class RowScorer:
             step = self.layout.stride
             chosen = views[at[done] : at[done] + (count - 1) * step + 1 : step]
             batch.windows[batch.filled : batch.filled + count] = chosen.transpose(0, 2, 1)
-            batch.work.append((series, starts[part], bad[part]))
+            batch.work.append(_Windows(series, starts[part], bad[part]))
             batch.filled += count
             done += count
             if batch.filled == len(batch.windows):
@@ -168,20 +251,22 @@ class RowScorer:
             except EngineError as error:
                 raise EngineError(f"{self._rows_of_batch()}: {error}") from None
         else:
-            scores = np.zeros((batch.filled, self.layout.window, self.channels), np.float32)
+            scores = np.zeros((batch.filled, self.layout.window, self.settings.channels), np.float32)
         done = 0
         for item in batch.work:
-            if isinstance(item, _Series):
-                self._emit(item.mean.add(item.merger.end().reshape(-1, self.channels)))
-                self._emit(item.mean.end())
-                continue
-            series, starts, bad = item
-            of_windows = scores[done : done + len(starts)]
-            done += len(starts)
-            bad = bad | self._without_score(series, starts, of_windows, bad)
-            if bad.any():
-                of_windows = np.where(bad[:, None, None], np.float32(np.nan), of_windows)
-            self._emit(series.mean.add(series.merger.add(starts, of_windows)))
+            match item:
+                case SeriesState():
+                    self._emit(item, item.mean.add(item.merger.end(item.rows)))
+                    self._emit(item, item.mean.end())
+                case _Until(series, rows):
+                    self._emit(series, series.mean.add(series.merger.until(rows)))
+                case _Windows(series, starts, bad):
+                    of_windows = scores[done : done + len(starts)]
+                    done += len(starts)
+                    bad = bad | self._without_score(series, starts, of_windows, bad)
+                    if bad.any():
+                        of_windows = np.where(bad[:, None, None], np.float32(np.nan), of_windows)
+                    self._emit(series, series.mean.add(series.merger.add(starts, of_windows)))
         batch.filled = 0
         batch.work.clear()
 
@@ -189,76 +274,98 @@ class RowScorer:
         """Does a row that an earlier run has not scored depend on this batch?"""
         if not self.batch.filled:
             return False
-        series, starts, _ = next(item for item in reversed(self.batch.work) if not isinstance(item, _Series))
-        return series.first_row + int(starts[-1]) + self.layout.window > self.skip_before
+        last = next(item for item in reversed(self.batch.work) if isinstance(item, _Windows))
+        return last.series.first_row + int(last.starts[-1]) + self.layout.window > self.skip_before
 
-    def _without_score(self, series: _Series, starts: Starts, scores: Floats, bad: Bools) -> Bools:
+    def _count(self, series: SeriesState, starts: Starts, bad: Bools, *, again: bool = False) -> None:
+        """Count windows, or with `again` only what has turned out to be bad."""
+        owned = np.ones(len(starts), np.bool_)
+        if self.counted is not None:
+            last = np.minimum(series.first_row + starts + self.layout.window, self.counts.rows) - 1
+            owned = (last >= self.counted.start) & (last < self.counted.stop)
+        self.counts.windows += 0 if again else int(owned.sum())
+        self.counts.bad_windows += int((bad & owned).sum())
+
+    def _without_score(self, series: SeriesState, starts: Starts, scores: Floats, bad: Bools) -> Bools:
         """Windows whose values are so large that the engine overflows: bad like those with a bad row, or an error."""
         overflown: Bools = ~np.isfinite(scores[..., 0]).all(axis=1) & ~bad
-        if overflown.any() and self.on_bad_rows == "error":
-            first = series.first_row + int(starts[overflown.argmax()])
-            last = min(first + self.layout.window, self.counts.rows) - 1
-            raise DataError(
-                f"rows {first} to {last}: the engine finds no finite score, a value is far too large; mend the row, "
-                f"or pass --on-bad-rows null"
-            )
-        self.counts.bad_windows += int(overflown.sum())
+        if overflown.any():
+            if self.settings.on_bad_rows == "error":
+                first = series.first_row + int(starts[overflown.argmax()])
+                last = min(first + self.layout.window, self.counts.rows) - 1
+                raise DataError(
+                    f"rows {first} to {last}: the engine finds no finite score, a value is far too large; mend the "
+                    f"row, or pass --on-bad-rows null"
+                )
+            self._count(series, starts, overflown, again=True)
         return overflown
 
     def _rows_of_batch(self) -> str:
         """For messages."""
-        groups = [item for item in self.batch.work if not isinstance(item, _Series)]
-        (first, starts, _), (last, ends, _) = groups[0], groups[-1]
-        begin, end = first.first_row + int(starts[0]), last.first_row + int(ends[-1]) + self.layout.window
+        groups = [item for item in self.batch.work if isinstance(item, _Windows)]
+        first, last = groups[0], groups[-1]
+        begin = first.series.first_row + int(first.starts[0])
+        end = last.series.first_row + int(last.starts[-1]) + self.layout.window
         return f"rows {begin} to {min(end, self.counts.rows) - 1}"  # a padded series ends before its window
 
-    def _emit(self, rows: Floats) -> None:
+    def _emit(self, series: SeriesState, rows: Floats) -> None:
         if len(rows):
-            self.ready.append(rows)
+            self.ready.append(ScoredRows(series, rows))
 
-    def _short(self, series: _Series) -> None:
+    def _short(self, series: SeriesState) -> None:
         """A series without a single full window."""
-        n = self.layout.window
-        if self.short_series == "error" or (self.short_series == "pad" and series.rows == 0):
-            name = f"series {series.name!r}" if series.name else "the input"
-            ways = "skip or pad" if series.rows else "skip"
-            raise DataError(
-                f"{name}: has {series.rows} rows, fewer than the model's window of {n}; pass --short-series {ways}"
-            )
+        n, policy = self.layout.window, self.settings.short_series
+        if policy == "error" or (policy == "pad" and series.rows == 0):
+            raise DataError(short_series_message(series.name, series.rows, n))
         self.counts.short_series += 1
-        if self.short_series == "skip":
-            series.merger = _Unscored(np.full((series.rows, self.channels), np.nan, np.float32))
+        if policy == "skip":
+            if self.layout.align == "window":  # the other one gives out rows without a score by itself
+                series.merger = _Unscored(self.settings.channels)
             return
         # The first row repeated in front, as if nothing had happened before.
         missing = n - series.rows
         series.buffer = np.concatenate([np.repeat(series.buffer[:1], missing, axis=0), series.buffer])
         series.bad = np.concatenate([np.repeat(series.bad[:1], missing), series.bad])
-        series.merger = _Padded(missing)
+        series.merger = _Padded(self.settings.channels, missing)
         series.rows = n
         self._enqueue(series, np.zeros(1, np.int64))
 
 
-@dataclass(slots=True)
+def short_series_message(name: str, rows: int, window: int) -> str:
+    """What is wrong with a series that has no full window."""
+    who = f"series {name!r}" if name else "the input"
+    ways = "skip or pad" if rows else "skip"
+    return f"{who}: has {rows} rows, fewer than the model's window of {window}; pass --short-series {ways}"
+
+
+@dataclass(frozen=True, slots=True)
 class _Unscored:
     """A series that is skipped: its rows come out without a score."""
 
-    rows: Floats
+    channels: int
 
     def add(self, starts: Starts, scores: Floats) -> Floats:
         raise NotImplementedError
 
-    def end(self) -> Floats:
-        return self.rows
+    def until(self, rows: int) -> Floats:
+        raise NotImplementedError
+
+    def end(self, rows: int) -> Floats:
+        return np.full((rows, self.channels), np.nan, np.float32)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Padded:
     """A series filled up in front to one window: the padding is dropped again."""
 
+    channels: int
     padding: int
 
     def add(self, starts: Starts, scores: Floats) -> Floats:  # noqa: ARG002 - there is one window
         return scores[0, self.padding :]
 
-    def end(self) -> Floats:
-        return np.empty((0, 1), np.float32)
+    def until(self, rows: int) -> Floats:
+        raise NotImplementedError
+
+    def end(self, rows: int) -> Floats:  # noqa: ARG002 - nothing is held back
+        return np.empty((0, self.channels), np.float32)

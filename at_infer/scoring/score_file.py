@@ -1,36 +1,37 @@
 """score_file(): Parquet of any size through an engine, with reading, scoring and writing overlapped."""
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from at_infer import __version__
-from at_infer.engines import Engine, Provider
-from at_infer.errors import AtInferError, ConfigError, DataError, OutputError
+from at_infer.engines import Engine
+from at_infer.errors import AtInferError, DataError, OutputError
 from at_infer.interrupt import Interrupt
 from at_infer.output import check_writable
 from at_infer.scoring.columns import added_columns, scored_columns, scored_properties
+from at_infer.scoring.identity import differences, run_identity
+from at_infer.scoring.options import EngineOptions, InputOptions, ScoreOptions
 from at_infer.scoring.overlap import ReadAhead, WriteBehind
-from at_infer.scoring.rows import RowScorer
-from at_infer.scoring.scorer import ScoreOptions, Scorer
+from at_infer.scoring.rows import RowScorer, SeriesState
+from at_infer.scoring.scorer import Scorer
 from at_infer.scoring.windows import Floats
 from at_infer.tables.parts import CarriedRows, Parts, check_names
 from at_infer.tables.row_stream import Carried, Chunk, RowStream
 
 PART_ROWS = 1 << 18
 PART_S = 10.0  # a killed run loses at most this much work
+STEP_WINDOWS = 64  # handed over at once: few enough to notice Ctrl-C soon, enough not to notice the handing over
 
 Observer = Callable[[int, int], None]
-Say = Callable[[str], None]
 """Told rows done and rows in all."""
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +62,19 @@ class Summary:
     write_s: float
     """The three overlap, so they may add up to more than `seconds`."""
 
+    def to_json(self) -> str:
+        """One JSON line."""
+        return json.dumps(asdict(self))
+
 
 def score_file(
     source: str | Path,
     engine: str | Path | Engine,
     output: str | Path,
     options: ScoreOptions | None = None,
+    input_options: InputOptions | None = None,
+    engine_options: EngineOptions | None = None,
     *,
-    time_column: str | None = None,
-    series_column: str | None = None,
-    one_series: bool = False,
-    series_per_file: bool = False,
-    provider: Provider = "cpu",
-    threads: int | None = None,
-    batch_size: int | None = None,
     overwrite: bool = False,
     resume: bool = False,
     observe: Observer = lambda _done, _all: None,
@@ -86,199 +86,182 @@ def score_file(
     >>> summary = score_file("data.parquet", "model.onnx", "scores.parquet")   # doctest: +SKIP
     >>> summary.anomalies, summary.rows_per_s                                   # doctest: +SKIP
 
-    `time_column` and `series_column` default to those of the training data; `one_series` says that the input is a
-    single series although the training data had several. The output is complete or absent; an interrupted run goes
-    on with `resume`.
+    The output is complete or absent; an interrupted run goes on with `resume`.
     """
     output = Path(output)
     check_writable(output, overwrite=overwrite)
-    with Scorer(engine, options, provider=provider, threads=threads, batch_size=batch_size) as scorer:
-        known = scorer.metadata
-        if one_series and (series_column is not None or series_per_file):
-            raise ConfigError("series: --one-series excludes --series-column and --series-per-file; give one of them")
-        stream = RowStream(
-            str(source),
-            known.columns,
-            time_column=known.time_column if time_column is None else time_column,
-            series_column=None if one_series else known.series_column if series_column is None else series_column,
-            series_per_file=series_per_file,
-        )
+    with Scorer(engine, options, engine_options) as scorer:
+        columns = (input_options or InputOptions()).columns(scorer.metadata)
+        stream = RowStream(str(source), columns)
         _refuse_output_as_input(stream, output)
-        run = _Run(scorer, stream, output, resume=resume)
+        check_names(columns, added_columns(scorer))
+        parts = Parts(output)
+        batch_size = _begin(parts, scorer, stream, resume=resume)
         for note in scorer.notes:
             say(f"note: {note}")
-        return run.run(observe)
+        with _kept_if_it_fails(parts):
+            return _score(scorer, stream, parts, batch_size, observe)
 
 
-class _Run:
-    """One run: the scorer between a stream of rows and the parts of the output."""
+def _begin(parts: Parts, scorer: Scorer, stream: RowStream, *, resume: bool) -> int:
+    """Claim the output and return the batch size; parts of an earlier run stay if asked for and of the same run."""
+    identity = run_identity(scorer, stream.columns) | {"input": stream.fingerprint()}
+    journal = parts.journal()
+    if not (resume and journal is not None):
+        batch_size = scorer.batch_size_for(stream.rows)
+        parts.begin({"identity": identity, "batch_size": batch_size})
+        return batch_size
+    if differences(journal["identity"], identity):
+        raise OutputError(
+            f"{parts.output}: the unfinished run had another engine, other options or other input; start again without "
+            f"--resume"
+        )
+    earlier: int = journal["batch_size"]
+    if scorer.engine_options.batch_size not in (None, earlier):
+        raise OutputError(f"{parts.output}: the unfinished run had --batch-size {earlier}")
+    parts.resume({"identity": identity, "batch_size": earlier})
+    return earlier
 
-    def __init__(self, scorer: Scorer, stream: RowStream, output: Path, *, resume: bool) -> None:
-        self.scorer, self.stream, self.output = scorer, stream, output
-        self.parts = Parts(output)
-        keys = [key for key in (stream.series_column, stream.time_column) if key is not None]
-        check_names(keys, [*added_columns(scorer), *(["file"] if stream.series_per_file else [])])
-        self._begin(resume)
-        self.resumed_rows = self.parts.rows
-        self.rows: RowScorer = scorer.row_scorer(skip_rows=self.resumed_rows)
+
+@contextmanager
+def _kept_if_it_fails(parts: Parts) -> Iterator[None]:
+    """On any failure the finished parts stay for a resumed run, and the message says so."""
+
+    def kept() -> str:
+        if parts.rows == 0:
+            parts.discard()
+            return "nothing was written"
+        return f"{parts.rows} rows are kept, the same command with --resume goes on from there"
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(kept()) from None
+    except AtInferError as error:
+        said = kept()
+        raise type(error)(f"{error}; {said}" if parts.rows else str(error)) from None
+    except BaseException:
+        kept()
+        raise
+    finally:
+        parts.release()
+
+
+class _Part(NamedTuple):
+    carried: Carried
+    channels: Floats
+
+
+class _PartWriter:
+    """Joins scored rows with their keys and writes them in parts, except those that an earlier run has written."""
+
+    def __init__(self, scorer: Scorer, parts: Parts) -> None:
+        self.skip = parts.rows
+        self.done = 0
+        """Rows that came out of the scoring core."""
         self.carried = CarriedRows()
         self.waiting: list[Floats] = []
-        self.done = 0
-        """Rows that came out of the scorer."""
-        # Rows handed over at once: few enough to notice Ctrl-C soon, enough not to notice the handing over.
-        self.step = 8 * (scorer.batch_size or 1) * scorer.layout.stride
-
-    def _begin(self, resume: bool) -> None:
-        """Parts of an earlier run are continued, if asked for and if they are of the same run."""
-        identity = {
-            "at_infer": __version__,
-            "engine": _digest(self.scorer.metadata.to_dict()),
-            "options": self.scorer.options.to_dict(),
-            "input": self.stream.fingerprint(),
-            "keys": [self.stream.time_column, self.stream.series_column, self.stream.series_per_file],
-        }
-        identity = json.loads(json.dumps(identity))
-        journal = self.parts.journal()
-        if resume and journal is not None:
-            if not _continues(journal["identity"], identity):
-                raise OutputError(
-                    f"{self.output}: the unfinished run had another engine, other options or other input; start again "
-                    f"without --resume"
-                )
-            if self.scorer.batch_size not in (None, journal["batch_size"]):
-                raise OutputError(f"{self.output}: the unfinished run had --batch-size {journal['batch_size']}")
-            self.scorer.batch_size = journal["batch_size"]
-            self.parts.resume({**journal, "identity": identity})
-            return
-        self.scorer.choose_batch_size(self.stream.rows)
-        self.parts.begin({"identity": identity, "batch_size": self.scorer.batch_size})
-
-    def run(self, observe: Observer) -> Summary:
-        """Read, score, write; on any failure the finished parts stay for a resumed run."""
-        begin = time.perf_counter()
-        try:
-            reader, writer = self._score(observe)
-            keys = [self.stream.series_column] if self.stream.series_column is not None else []
-            verdicts = self.parts.count([*keys, *(["file"] if self.stream.series_per_file else [])])
-            if verdicts.rows != self.stream.rows:
-                raise OutputError(f"{self.output}: {verdicts.rows} rows were written instead of {self.stream.rows}")
-            self.parts.publish(scored_properties(self.scorer))
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(self._kept()) from None
-        except AtInferError as error:
-            kept = self._kept()
-            raise type(error)(f"{error}; {kept}" if self.parts.rows else str(error)) from None
-        except BaseException:
-            self._kept()
-            raise
-        finally:
-            self.parts.release()
-        seconds = time.perf_counter() - begin
-        counts = self.rows.counts
-        return Summary(
-            output=str(self.output),
-            engine=self.scorer.engine.describe(),
-            rows=counts.rows,
-            series=counts.series,
-            windows=counts.windows,
-            anomalies=verdicts.anomalies,
-            segments=verdicts.segments,
-            unscored_rows=verdicts.unscored_rows,
-            bad_windows=counts.bad_windows,
-            short_series=counts.short_series,
-            threshold=self.scorer.threshold,
-            score_mode=self.scorer.config.mode,
-            batch_size=self.scorer.batch_size or 0,
-            resumed_rows=self.resumed_rows,
-            seconds=seconds,
-            rows_per_s=(counts.rows - self.resumed_rows) / seconds,
-            read_s=reader.busy_s,
-            engine_s=self.scorer.engine_s,
-            write_s=writer.busy_s,
+        self.written_at = time.monotonic()
+        self.thread: WriteBehind[_Part] = WriteBehind(
+            lambda part: parts.write(part.carried, scored_columns(scorer, part.channels))
         )
 
-    def _score(self, observe: Observer) -> tuple[ReadAhead[Chunk], "WriteBehind[_Part]"]:
-        reader: ReadAhead[Chunk] = ReadAhead(self.stream.chunks())
-        writer: WriteBehind[_Part] = WriteBehind(self._write)
-        try:
-            with Interrupt() as interrupt:
-                written = time.monotonic()
-                for chunk in reader:
-                    for _ in self._push(chunk):
-                        if interrupt.requested:
-                            raise KeyboardInterrupt
-                        observe(self.done, self.stream.rows)
-                        if self._pending() >= PART_ROWS or time.monotonic() - written > PART_S:
-                            self._pass_on(writer)
-                            written = time.monotonic()
-                self.rows.flush()
-                self._collect()
-                self._pass_on(writer)
-                writer.close()
-        finally:
-            reader.close()
-            with suppress(BaseException):  # the first error is on its way already
-                self._collect()
-                self._pass_on(writer)  # rows that are final are kept
-            with suppress(BaseException):
-                writer.close()
-        if self.done != self.stream.rows:
-            raise DataError(f"{self.stream.source}: {self.stream.rows} rows were promised, {self.done} came")
-        observe(self.done, self.stream.rows)
-        return reader, writer
+    def collect(self, core: RowScorer) -> None:
+        """Take what is final; a part that is large or old enough goes to the writing thread."""
+        for rows in core.take():
+            self.waiting.append(rows.channels)
+            self.done += len(rows.channels)
+        if sum(map(len, self.waiting)) >= PART_ROWS or time.monotonic() - self.written_at > PART_S:
+            self.pass_on()
 
-    def _push(self, chunk: Chunk) -> Iterator[None]:
-        """Hand the rows of a chunk to the scorer, series by series; yields often, so that the caller can look up."""
-        self.carried.push(chunk.carried)
-        cuts = [*chunk.starts, (len(chunk.values), "")]
-        yield from self._push_rows(chunk, 0, cuts[0][0])
-        for (first, name), (end, _) in pairwise(cuts):
-            self.rows.start_series(name)
-            self.filler = self.scorer.filler()
-            yield from self._push_rows(chunk, first, end)
-
-    def _push_rows(self, chunk: Chunk, first: int, end: int) -> Iterator[None]:
-        for at in range(first, end, self.step):
-            values = chunk.values[at : min(at + self.step, end)]
-            bad = self.scorer.prepare(values, self.filler, chunk.file, chunk.file_row + at)
-            self.rows.push(values, bad)
-            self._collect()
-            yield
-
-    def _collect(self) -> None:
-        for rows in self.rows.take():
-            self.waiting.append(rows)
-            self.done += len(rows)
-
-    def _pending(self) -> int:
-        return sum(len(rows) for rows in self.waiting)
-
-    def _pass_on(self, writer: "WriteBehind[_Part]") -> None:
-        """Rows that are final go to the writer, except those that an earlier run has written."""
+    def pass_on(self) -> None:
+        """Everything that waits becomes a part."""
+        self.written_at = time.monotonic()
         if not self.waiting:
             return
-        scores = np.concatenate(self.waiting)
+        channels = np.concatenate(self.waiting)
         self.waiting.clear()
-        carried = self.carried.take(len(scores))
-        first = self.done - len(scores)
-        skip = min(len(scores), max(0, self.resumed_rows - first))
-        if skip < len(scores):
-            writer.put(_Part(carried[skip:], scores[skip:]))
-
-    def _write(self, part: "_Part") -> None:
-        self.parts.write(part.carried, scored_columns(self.scorer, part.scores))
-
-    def _kept(self) -> str:
-        if self.parts.rows == 0:
-            self.parts.discard()
-            return "nothing was written"
-        return f"{self.parts.rows} rows are kept, the same command with --resume goes on from there"
+        carried = self.carried.take(len(channels))
+        old = min(len(channels), max(0, self.skip - (self.done - len(channels))))
+        if old < len(channels):
+            self.thread.put(_Part(carried[old:], channels[old:]))
 
 
-@dataclass(slots=True)
-class _Part:
-    carried: Carried
-    scores: Floats
+def _score(scorer: Scorer, stream: RowStream, parts: Parts, batch_size: int, observe: Observer) -> Summary:
+    """Read, score, write."""
+    began, resumed_rows = time.perf_counter(), parts.rows
+    core = scorer.rows(batch_size, skip_rows=resumed_rows)
+    reader: ReadAhead[Chunk] = ReadAhead(stream.chunks())
+    writer = _PartWriter(scorer, parts)
+    step = STEP_WINDOWS * scorer.layout.stride
+    series: SeriesState | None = None
+    try:
+        with Interrupt() as interrupt:
+            for chunk in reader:
+                writer.carried.push(chunk.carried)
+                for first, end, name in _runs(chunk):
+                    if name is not None:
+                        if series is not None:
+                            core.end(series)
+                        series = core.start(name)
+                    assert series is not None
+                    for at in range(first, end, step):
+                        core.push(series, chunk.values[at : min(at + step, end)], chunk.file, chunk.file_row + at)
+                        writer.collect(core)
+                        observe(writer.done, stream.rows)
+                        if interrupt.requested:
+                            raise KeyboardInterrupt
+            if series is not None:
+                core.end(series)
+            core.flush()
+            writer.collect(core)
+            writer.pass_on()
+            writer.thread.close()
+    finally:
+        reader.close()
+        with suppress(BaseException):  # the first error is on its way already
+            writer.collect(core)
+            writer.pass_on()  # rows that are final are kept
+        with suppress(BaseException):
+            writer.thread.close()
+    if writer.done != stream.rows:
+        raise DataError(f"{stream.source}: {stream.rows} rows were promised, {writer.done} came")
+    observe(writer.done, stream.rows)
+    verdicts = parts.count(stream.columns.series_keys)
+    if verdicts.rows != stream.rows:
+        raise OutputError(f"{parts.output}: {verdicts.rows} rows were written instead of {stream.rows}")
+    parts.publish(scored_properties(scorer))
+    seconds, counts = time.perf_counter() - began, core.counts
+    return Summary(
+        output=str(parts.output),
+        engine=scorer.engine.describe(),
+        rows=counts.rows,
+        series=counts.series,
+        windows=counts.windows,
+        anomalies=verdicts.anomalies,
+        segments=verdicts.segments,
+        unscored_rows=verdicts.unscored_rows,
+        bad_windows=counts.bad_windows,
+        short_series=counts.short_series,
+        threshold=scorer.threshold,
+        score_mode=scorer.config.mode,
+        batch_size=batch_size,
+        resumed_rows=resumed_rows,
+        seconds=seconds,
+        rows_per_s=(counts.rows - resumed_rows) / seconds,
+        read_s=reader.busy_s,
+        engine_s=scorer.engine_s,
+        write_s=writer.thread.busy_s,
+    )
+
+
+def _runs(chunk: Chunk) -> Iterator[tuple[int, int, str | None]]:
+    """Rows of one series each, with its name where it begins."""
+    cuts = [*chunk.starts, (len(chunk.values), "")]
+    if cuts[0][0]:
+        yield 0, cuts[0][0], None
+    for (first, name), (end, _) in pairwise(cuts):
+        yield first, end, name
 
 
 def _refuse_output_as_input(stream: RowStream, output: Path) -> None:
@@ -289,19 +272,3 @@ def _refuse_output_as_input(stream: RowStream, output: Path) -> None:
     in_folder = "://" not in stream.source and folder.is_dir() and place.is_relative_to(folder.resolve())
     if in_folder and output.suffix == ".parquet":
         raise OutputError(f"{output}: is in the input folder, the next run would read it; choose another output")
-
-
-def _continues(earlier: dict[str, Any], now: dict[str, Any]) -> bool:
-    """The same run, or one that goes on where the earlier one stopped at a bad row or a short series."""
-    given = now["options"]
-    allowed = {name: given[name] for name in ("short_series", "on_bad_rows") if earlier["options"].get(name) == "error"}
-    return {**earlier, "options": earlier["options"] | allowed} == now
-
-
-def _digest(values: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-
-
-def as_json(summary: Summary) -> str:
-    """The summary as one JSON line."""
-    return json.dumps(asdict(summary))

@@ -1,64 +1,26 @@
 """Scorer: an opened engine with all settings that turn rows into scores and verdicts."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from at_infer.config import Align, Config, ScoreConfig, ScoreMode, head_rule
-from at_infer.engines import Engine, Provider, open_engine
+from at_infer.config import ScoreConfig, head_rule
+from at_infer.engines import Engine, open_engine
 from at_infer.errors import ConfigError, DataError, EngineError
 from at_infer.models.criterion import NOTHING_USUAL, feature_errors, score_windows
 from at_infer.models.metadata import Metadata
-from at_infer.scoring.missing import Filler
-from at_infer.scoring.rows import BadRows, RowScorer, ShortSeries
-from at_infer.scoring.windows import Floats, Layout
+from at_infer.scoring.options import EngineOptions, ScoreOptions
+from at_infer.scoring.rows import Bools, RowScorer, RowSettings
+from at_infer.scoring.windows import Floats, WindowLayout
 from at_infer.thresholds.ratio import gap_threshold, quantile_threshold, threshold_from_quantiles
 
-Explain = Literal["none", "top", "all"]
-Bools = NDArray[np.bool_]
-
-LARGEST = float(np.finfo(np.float32).max)
 BATCH_SIZES = (4, 8, 16, 32)  # more was never faster on a CPU, and takes memory
 USUAL_BATCH = 8
 PROBE_WINDOWS = 2_000  # with fewer windows than this to score, looking for the best batch costs more than it brings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreOptions(Config):
-    """How to score; None stands for what the model has recorded."""
-
-    mode: ScoreMode | None = None
-    temperature: float | None = None
-    smooth: int | None = None
-    normalise_errors: bool | None = None
-    threshold: float | Literal["auto"] | None = None
-    """A value, or `auto`: the gap statistic of the paper's appendix."""
-    ratio: float | None = None
-    """Threshold that this share of the validation scores exceeds."""
-    stride: int | None = None
-    """Rows from one window to the next; None: windows do not overlap."""
-    align: Align = "window"
-    """`last`: every row is scored as the last of its window."""
-    short_series: ShortSeries = "error"
-    on_bad_rows: BadRows = "error"
-    explain: Explain = "none"
-
-    def __post_init__(self) -> None:
-        self._choice("align", Align)
-        self._choice("short_series", ShortSeries)
-        self._choice("on_bad_rows", BadRows)
-        self._choice("explain", Explain)
-        number = isinstance(self.threshold, float | int) and abs(self.threshold) <= LARGEST
-        if not (number or self.threshold in (None, "auto")):
-            raise ConfigError(f"threshold: {self.threshold!r} is neither a finite number nor auto")
-        if self.threshold is not None and self.ratio is not None:
-            raise ConfigError("threshold: --threshold and --ratio exclude each other; give one")
-        if self.align == "last" and self.short_series == "pad":
-            raise ConfigError("short series: --align last has no score before a full window; use skip instead of pad")
 
 
 class Scores(NamedTuple):
@@ -80,15 +42,13 @@ class Scorer:
         self,
         engine: str | Path | Engine,
         options: ScoreOptions | None = None,
-        *,
-        provider: Provider = "cpu",
-        threads: int | None = None,
-        batch_size: int | None = None,
+        engine_options: EngineOptions | None = None,
     ) -> None:
-        self.options = options or ScoreOptions()
+        self.options, self.engine_options = options or ScoreOptions(), engine_options or EngineOptions()
         self._owned = isinstance(engine, str | Path)
+        on = self.engine_options
         self.engine = (
-            open_engine(engine, provider=provider, threads=threads) if isinstance(engine, str | Path) else engine
+            open_engine(engine, provider=on.provider, threads=on.threads) if isinstance(engine, str | Path) else engine
         )
         try:
             if self.engine.metadata is None:
@@ -100,23 +60,19 @@ class Scorer:
             self.threshold = self._threshold()
             window = self.metadata.model.window
             stride = 1 if self.options.align == "last" else window
-            self.layout = Layout(
+            self.layout = WindowLayout(
                 window=window,
                 stride=stride if self.options.stride is None else self.options.stride,
                 align=self.options.align,
             )
             self._check_outputs()
-            if batch_size is not None and batch_size < 1:
-                raise ConfigError(f"batch size: {batch_size} is too small; at least 1")
         except BaseException:
             self.close()
             raise
-        self.batch_size = batch_size
         as_recorded = replace(self.config, smooth=self.metadata.score.smooth) == self.metadata.score
         self._score_is_ready = as_recorded and "score" in self.engine.outputs
         self.engine_s = 0.0
         """Seconds spent inside the engine."""
-        self._mean = np.asarray(self.metadata.scaler.mean, np.float32)
 
     def score(self, rows: ArrayLike) -> Scores:
         """Scores and verdicts of one series of rows (n,F), raw values in the order of the model's columns."""
@@ -125,86 +81,67 @@ class Scorer:
         features = self.metadata.model.features
         if values.ndim != 2 or values.shape[1] != features:
             raise DataError(f"rows: have shape {list(values.shape)}, the model takes (n, {features})")
-        self.choose_batch_size(len(values))
-        scorer = self.row_scorer()
-        scorer.start_series("")
-        bad = self.prepare(values, self.filler(), "rows", 0)
-        scorer.push(values, bad)
-        scorer.flush()
-        found = np.concatenate([np.empty(0, np.float32), *(part[:, 0] for part in scorer.take())])
+        core = self.rows(self.batch_size_for(len(values)))
+        series = core.start()
+        core.push(series, values)
+        core.end(series)
+        core.flush()
+        found = np.concatenate([np.empty(0, np.float32), *(part.channels[:, 0] for part in core.take())])
         return Scores(found, self.verdict(found))
 
     def verdict(self, scores: Floats) -> Bools:
         """True where the score exceeds the threshold; never for a row without a score."""
         return np.greater(scores, np.float32(self.threshold))
 
-    def filler(self) -> Filler:
-        """Fresh, for one series."""
-        return Filler(self.metadata.fill, self.metadata.scaler.mean)
-
-    def prepare(self, values: Floats, filler: Filler, where: str, first_row: int) -> Bools | None:
-        """Fill gaps in place by the model's policy; a row that is still not finite is bad, or an error."""
-        finite: Bools = np.isfinite(values)
-        if finite.all():
-            filler.apply(values)  # it remembers the last row
-            return None
-        filler.apply(values)
-        finite = np.isfinite(values)
-        if finite.all():
-            return None
-        if self.options.on_bad_rows == "error":
-            row, j = (int(i) for i in np.argwhere(~finite)[0])
-            name, value = self.metadata.columns[j], values[row, j]
-            what = "has no value" if np.isnan(value) else "is infinite, or too large for float32,"
-            raise DataError(
-                f"{where}: column {name!r} {what} in row {first_row + row}; mend the row, or pass --on-bad-rows null"
-            )
-        values[~finite] = 0.0  # never seen: windows with this row get no score
-        bad: Bools = np.array(finite.all(axis=1) == np.False_)
-        return bad
-
-    def row_scorer(self, *, skip_rows: int = 0) -> RowScorer:
-        """A stream of rows through this engine."""
-        return RowScorer(
-            self._score_windows,
-            self.layout,
-            features=self.metadata.model.features,
-            channels=self.channels,
-            batch_size=self.batch_size or USUAL_BATCH,
+    @property
+    def row_settings(self) -> RowSettings:
+        """How rows become scores here."""
+        known, options = self.metadata, self.options
+        return RowSettings(
+            layout=self.layout,
+            columns=known.columns,
+            mean=known.scaler.mean,
+            fill=known.fill,
+            channels=1 if options.explain == "none" else 1 + len(known.columns),  # the error of every feature
             smooth=self.config.smooth,
-            short_series=self.options.short_series,
-            on_bad_rows=self.options.on_bad_rows,
-            skip_rows=skip_rows,
+            short_series=options.short_series,
+            on_bad_rows=options.on_bad_rows,
         )
 
-    @property
-    def channels(self) -> int:
-        """The score, and with an explanation the error of every feature."""
-        return 1 if self.options.explain == "none" else 1 + self.metadata.model.features
+    def rows(self, batch_size: int, *, skip_rows: int = 0, counted: range | None = None) -> RowScorer:
+        """The scoring core on this engine."""
+        return RowScorer(
+            self.score_windows, self.row_settings, batch_size=batch_size, skip_rows=skip_rows, counted=counted
+        )
 
-    def choose_batch_size(self, rows: int) -> None:
-        """Take the smallest batch about as fast per window as any, unless one was given or there is little to do."""
-        if self.batch_size is not None:
-            return
+    def batch_size_for(self, rows: int) -> int:
+        """The size that was asked for, or the smallest about as fast per window as any; little to do gets no probe."""
+        if self.engine_options.batch_size is not None:
+            return self.engine_options.batch_size
         if self.metadata.batch is not None:
-            self.batch_size = 2 * self.metadata.batch[2]  # two full batches of the plan's profile in flight
-            return
-        self.batch_size = USUAL_BATCH
+            return 2 * self.metadata.batch[2]  # two full batches of the plan's profile in flight
+        chosen = USUAL_BATCH
         if rows // self.layout.stride < PROBE_WINDOWS:
-            return
-        n, f = self.metadata.model.window, self.metadata.model.features
-        windows = np.broadcast_to(self._mean, (BATCH_SIZES[-1], n, f)).copy()
-        self.engine.run(windows[:1])
+            return chosen
+        self.engine_rows_per_s(1)
         best = float("inf")
         for size in BATCH_SIZES:
-            begin = time.perf_counter()
-            for _ in range(2):
-                self.engine.run(windows[:size])
-            per_window = (time.perf_counter() - begin) / (2 * size)
-            if per_window > 1.1 * best:
+            per_row = 1 / self.engine_rows_per_s(size, repeats=2)
+            if per_row > 1.1 * best:
                 break
-            if per_window < 0.97 * best:
-                best, self.batch_size = per_window, size
+            if per_row < 0.97 * best:
+                best, chosen = per_row, size
+        return chosen
+
+    def engine_rows_per_s(self, batch_size: int, *, repeats: int = 1) -> float:
+        """Speed of the engine alone, on windows of mean rows."""
+        model = self.metadata.model
+        mean = np.asarray(self.metadata.scaler.mean, np.float32)
+        windows = np.broadcast_to(mean, (batch_size, model.window, model.features)).copy()
+        begin = time.perf_counter()
+        for _ in range(repeats):
+            self.engine.run(windows)
+        return repeats * batch_size * self.layout.stride / (time.perf_counter() - begin)
 
     def close(self) -> None:
         """Free what the engine holds; an engine that was given open stays open."""
@@ -217,7 +154,7 @@ class Scorer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _score_windows(self, windows: Floats) -> Floats:
+    def score_windows(self, windows: Floats) -> Floats:
         """(B,N,F) -> the score, and with an explanation the squared error of every feature (B,N,C)."""
         begin = time.perf_counter()
         outputs = self.engine.run(windows)

@@ -3,10 +3,11 @@
 Scores of a window have C channels: the score itself, and whatever is asked for beside it. NaN means not scored.
 """
 
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from at_infer.config import Align, Config
@@ -27,40 +28,55 @@ CAUSAL = (
     "a row is scored as the last of the window that ends with it, within its series; the first {warm_up} rows of a "
     "series have no full window and no score"
 )
+DELAYED = (
+    "a row is scored by the window that ends {delay} rows behind it, within its series; the first {warm_up} rows of a "
+    "series have no full window and no score, the last {delay} are scored by its last window"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout(Config):
+class WindowLayout(Config):
     """How windows are laid over the rows of a series."""
 
     window: int
     stride: int
+    """Rows from one window to the next; with align `last`, every so many rows are scored."""
     align: Align = "window"
+    delay: int = 0
+    """With align `last`: rows that must follow before a row is scored."""
 
     def __post_init__(self) -> None:
         self._choice("align", Align)
-        if not 1 <= self.stride <= self.window:
+        if self.stride < 1 or (self.align == "window" and self.stride > self.window):
             raise ConfigError(f"stride: {self.stride} is not between 1 and the window's length, {self.window}")
-        if self.align == "last" and self.stride != 1:
-            raise ConfigError("stride: --align last scores every row by a window of its own; leave --stride out")
+        if self.delay and self.align == "window":
+            raise ConfigError("delay: only rows that are scored one by one can be scored late; use align 'last'")
+        if not 0 <= self.delay < self.window:
+            raise ConfigError(f"delay: {self.delay} is not between 0 and the window's length, {self.window}")
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The reverse of `to_dict`; earlier versions of at-infer knew no delay."""
+        return super(WindowLayout, cls).from_dict({"delay": 0} | values)
 
     @property
     def rule(self) -> str:
         """The rule in words."""
         if self.align == "last":
-            return CAUSAL.format(warm_up=self.window - 1)
+            warm_up = self.window - 1 - self.delay
+            return (DELAYED if self.delay else CAUSAL).format(warm_up=warm_up, delay=self.delay)
         return ALIGNMENT if self.stride == self.window else OVERLAPPING.format(stride=self.stride)
 
     @property
     def reach(self) -> int:
-        """How many rows before a row may share a window with it."""
+        """How many rows before or behind a row may share a window with it."""
         return self.window - 1
 
-    def merger(self) -> "Merger":
+    def merger(self, channels: int) -> "Merger":
         """A fresh merger, for one series."""
         if self.align == "last":
-            return LastOfWindow(self.window)
-        return FirstWindow() if self.stride == self.window else MeanOfWindows()
+            return LastOfWindow(self.window, self.delay, channels)
+        return FirstWindow(channels) if self.stride == self.window else MeanOfWindows(channels)
 
 
 def window_starts(rows: int, window: int, stride: int, *, cover_tail: bool) -> Starts:
@@ -84,14 +100,18 @@ class Merger(Protocol):
     def add(self, starts: Starts, scores: Floats) -> Floats:
         """Windows that start at `starts` and score (m,N,C) -> rows that are final now (r,C)."""
 
-    def end(self) -> Floats:
-        """The series is over: the rows that are left (r,C)."""
+    def until(self, rows: int) -> Floats:
+        """So many rows of the series have come, and their windows were added: rows that get no score (r,C)."""
+
+    def end(self, rows: int) -> Floats:
+        """The series is over after so many rows: those that are left (r,C)."""
 
 
 @dataclass(slots=True)
 class FirstWindow:
     """A row is scored by the first window that covers it."""
 
+    channels: int
     done: int = 0
 
     def add(self, starts: Starts, scores: Floats) -> Floats:
@@ -106,25 +126,29 @@ class FirstWindow:
             self.done = start + n
         return np.concatenate(rows)
 
-    def end(self) -> Floats:
+    def until(self, rows: int) -> Floats:  # noqa: ARG002 - every row is in a window
+        """None."""
+        return np.empty((0, self.channels), np.float32)
+
+    def end(self, rows: int) -> Floats:  # noqa: ARG002 - they are all out
         """Nothing is held back."""
-        return np.empty((0, 1), np.float32)
+        return np.empty((0, self.channels), np.float32)
 
 
-@dataclass(slots=True)
 class MeanOfWindows:
     """A row gets the mean over the windows that cover it; a window scored NaN has no say."""
 
-    first: int = 0
-    """Row that the first entry of the sums belongs to."""
-    sums: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 1)))
-    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    def __init__(self, channels: int) -> None:
+        self.first = 0
+        """Row that the first entry of the sums belongs to."""
+        self.sums = np.zeros((0, channels))
+        self.counts = np.zeros(0, np.int64)
 
     def add(self, starts: Starts, scores: Floats) -> Floats:
         """A later window starts later, so the rows up to this start are final."""
         _, n, c = scores.shape
         grow = int(starts[-1]) + n - self.first - len(self.sums)
-        self.sums = np.concatenate([self.sums if len(self.sums) else np.zeros((0, c)), np.zeros((grow, c))])
+        self.sums = np.concatenate([self.sums, np.zeros((grow, c))])
         self.counts = np.concatenate([self.counts, np.zeros(grow, np.int64)])
         for start, of_window in zip((starts - self.first).tolist(), scores, strict=True):
             if not np.isnan(of_window[0, 0]):
@@ -132,7 +156,11 @@ class MeanOfWindows:
                 self.counts[start : start + n] += 1
         return self._take(int(starts[-1]) + 1 - self.first)
 
-    def end(self) -> Floats:
+    def until(self, rows: int) -> Floats:  # noqa: ARG002 - every row is in a window
+        """None."""
+        return self._take(0)
+
+    def end(self, rows: int) -> Floats:  # noqa: ARG002 - the sums know it
         """All that is left."""
         return self._take(len(self.sums))
 
@@ -143,25 +171,42 @@ class MeanOfWindows:
         return final
 
 
-@dataclass(slots=True)
 class LastOfWindow:
-    """A row is scored as the last of the window that ends with it: what a live system would have seen."""
+    """A row is scored by the window that ends with it, or `delay` rows behind it: what a live system would have seen.
 
-    window: int
-    begun: bool = False
+    Rows between the ends of two windows, and before the first, get no score.
+    """
 
-    def add(self, starts: Starts, scores: Floats) -> Floats:  # noqa: ARG002 - windows come one row after another
-        """The last row of each window, behind the rows at the start that no full window ends with."""
-        rows = scores[:, -1]
-        if not self.begun:
-            self.begun = True
-            warm_up = np.full((self.window - 1, scores.shape[2]), np.nan, np.float32)
-            return np.concatenate([warm_up, rows])
+    def __init__(self, window: int, delay: int, channels: int) -> None:
+        self.at = window - 1 - delay
+        """Row of a window that it scores."""
+        self.delay = delay
+        self.done = 0
+        self.tail = np.empty((0, channels), np.float32)
+        """What the last window says of the rows behind the one it scores."""
+        self.tail_first = 0
+
+    def add(self, starts: Starts, scores: Floats) -> Floats:
+        """The rows that the windows score, and those before each of them."""
+        numbers = starts + self.at - self.done
+        rows = np.full((int(numbers[-1]) + 1, scores.shape[2]), np.nan, np.float32)
+        rows[numbers] = scores[:, self.at]
+        self.done += len(rows)
+        self.tail, self.tail_first = scores[-1, self.at + 1 :], self.done
         return rows
 
-    def end(self) -> Floats:
-        """Nothing is held back."""
-        return np.empty((0, 1), np.float32)
+    def until(self, rows: int) -> Floats:
+        """Rows that no window scores, because it is not their turn or the series is too young."""
+        more = max(0, rows - self.delay - self.done)
+        self.done += more
+        return np.full((more, self.tail.shape[1]), np.nan, np.float32)
+
+    def end(self, rows: int) -> Floats:
+        """The last rows of a series have nothing behind them to wait for: the last window scores them."""
+        left = np.full((rows - self.done, self.tail.shape[1]), np.nan, np.float32)
+        known = self.tail[self.done - self.tail_first :]
+        left[: len(known)] = known
+        return left
 
 
 class MovingMean:
@@ -184,9 +229,15 @@ class MovingMean:
 
     def end(self) -> Floats:
         """The rows that waited for neighbours that never came."""
-        if self.context is None:
-            return np.empty((0, 1), np.float32)
-        return self._advance(self.context[:0], 0)
+        return np.empty((0, 1), np.float32) if self.context is None else self._advance(self.context[:0], 0)
+
+    def memory(self) -> list[Floats]:
+        """What the means of rows to come depend on; of a causal mean, which holds nothing back."""
+        return [] if self.context is None else [self.context]
+
+    def recall(self, memory: list[Floats]) -> None:
+        """Go on where `memory` was asked for."""
+        self.context = memory[0] if memory else None
 
     def _advance(self, rows: Floats, hold_back: int) -> Floats:
         if self.before + self.after == 0:
@@ -206,14 +257,13 @@ class MovingMean:
 
     def _mean(self, scores: Floats, first: int, count: int) -> Floats:
         before, after = min(self.before, first + count - 1), min(self.after, len(scores) - 1 - first)
+        width = before + 1 + after
         padded = np.full(before + len(scores) + after, np.nan)
         padded[before : before + len(scores)] = scores
+        padded = padded[first : first + count + width - 1]
         known = ~np.isnan(padded)
         padded[~known] = 0.0
-        total, scored = np.zeros(count), np.zeros(count, np.int64)
-        for k in range(first, first + before + 1 + after):  # neighbour by neighbour: any width fits in memory
-            total += padded[k : k + count]
-            scored += known[k : k + count]
+        total, scored = (sliding_window_view(part, width).sum(axis=1) for part in (padded, known))
         own = scores[first : first + count]
         with np.errstate(invalid="ignore"):
             return np.where(np.isnan(own), np.nan, total / scored).astype(np.float32)

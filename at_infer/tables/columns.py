@@ -32,6 +32,12 @@ class Columns:
         return [key for key in (self.time_column, self.series_column) if key is not None]
 
     @property
+    def series_keys(self) -> list[str]:
+        """Columns of the output that tell series apart."""
+        own = [] if self.series_column is None else [self.series_column]
+        return [*own, *(["file"] if self.series_per_file else [])]
+
+    @property
     def is_one_series(self) -> bool:
         """Do all files together hold one series?"""
         return self.series_column is None and not self.series_per_file

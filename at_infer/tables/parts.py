@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from at_infer.errors import DataError, OutputError
 from at_infer.output import atomic_path
+from at_infer.tables.columns import Columns
 from at_infer.tables.files import reading
 
 ROW_GROUP_ROWS = 1 << 18
@@ -190,10 +191,10 @@ def scored_frame(carried: pl.DataFrame, columns: Mapping[str, NDArray[Any]]) -> 
     return carried.with_columns(**added).with_columns(is_anomaly=judged)
 
 
-def check_names(carried: list[str], added: list[str]) -> None:
+def check_names(columns: Columns, added: list[str]) -> None:
     """A carried column may not have the name of one that is added."""
-    for name in carried:
-        if name in added:
+    for name in columns.keys:
+        if name in added or (columns.series_per_file and name == "file"):
             raise DataError(f"column {name!r}: is the time or series column and a column of the output; rename it")
 
 

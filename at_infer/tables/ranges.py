@@ -49,7 +49,7 @@ def survey(place: Place, columns: Columns) -> Survey:
     file = open_place(place)
     if file.rows == 0:
         return Survey(0, (), ())
-    check_columns(file, file, columns.features, columns.keys)
+    check_columns(file, file, columns)
     order = SeriesAndTime(None, columns.series_column)
     order.enter(place.name, 0)
     if columns.series_column is not None:
@@ -67,12 +67,11 @@ def read_rows(parts: Sequence[FileRows], columns: Columns) -> Iterator[Chunk]:
             order = SeriesAndTime(columns.time_column, columns.series_column)
         order.enter(part.place.name, part.file_first)
         file = open_place(part.place).between(part.first, part.end)
-        for first, values, frame in numbers_and_keys(file, columns.features, columns.keys):
+        for first, values, frame in numbers_and_keys(file, columns):
             row = part.file_first + part.first + first
             if columns.keys:
                 order.take(frame, row)
-            name = part.place.name if columns.series_per_file else None
-            carried = carry(frame, row, name, time_column=columns.time_column, series_column=columns.series_column)
+            carried = carry(frame, row, part.place.name, columns)
             yield Chunk(part.place.name, part.first + first, values, carried, [])
 
 

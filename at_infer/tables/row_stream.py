@@ -1,6 +1,6 @@
 """Input of scoring: rows of any number of files, chunk by chunk, with what is carried through."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import polars.selectors as cs
 from numpy.typing import NDArray
 
 from at_infer.errors import DataError
+from at_infer.tables.columns import Columns
 from at_infer.tables.files import InputFile, listed, reading, source_files
 from at_infer.tables.order import SeriesAndTime
 
@@ -39,18 +40,12 @@ class RowStream:
     def __init__(
         self,
         source: str,
-        columns: Sequence[str],
-        *,
-        time_column: str | None = None,
-        series_column: str | None = None,
-        series_per_file: bool = False,
+        columns: Columns,
     ) -> None:
-        self.source, self.columns = source, list(columns)
-        self.time_column, self.series_column = time_column, series_column
-        self.series_per_file = series_per_file
+        self.source, self.columns = source, columns
         with reading(source):
             paths = source_files(source)
-        if series_per_file and isinstance(paths[0], str):
+        if columns.series_per_file and isinstance(paths[0], str):
             raise DataError(f"{source}: --series-per-file takes files of this machine; a URL is read as one series")
         # Of a URL polars knows whether it is a folder; a file that was named itself is taken as it is.
         hive = None if isinstance(paths[0], str) else Path(source) not in paths
@@ -59,15 +54,10 @@ class RowStream:
         if self.rows == 0:
             raise DataError(f"{source}: has no rows")
         # Columns of a file without rows may have any type; it matters only as a series of its own.
-        self.files = [file for file in files if file.rows or series_per_file]
+        self.files = [file for file in files if file.rows or columns.series_per_file]
         full = [file for file in files if file.rows]
         for file in full:
-            check_columns(file, full[0], self.columns, self.keys)
-
-    @property
-    def keys(self) -> list[str]:
-        """The time and the series column, as far as there are any."""
-        return [key for key in (self.time_column, self.series_column) if key is not None]
+            check_columns(file, full[0], columns)
 
     def fingerprint(self) -> list[list[str | int]]:
         """Tells whether a resumed run sees the same files."""
@@ -79,50 +69,50 @@ class RowStream:
 
     def chunks(self) -> Iterator[Chunk]:
         """All rows, in order of the files and of the rows in them."""
-        done = 0
-        order = SeriesAndTime(self.time_column, self.series_column)
+        done, columns = 0, self.columns
+        order = SeriesAndTime(columns.time_column, columns.series_column)
         for number, file in enumerate(self.files):
-            if self.series_per_file:
-                order = SeriesAndTime(self.time_column, self.series_column)
+            if columns.series_per_file:
+                order = SeriesAndTime(columns.time_column, columns.series_column)
             order.enter(str(file.path), done)
-            if self.series_per_file and file.rows == 0:
-                nothing = np.empty((0, len(self.columns)), np.float32)
+            if columns.series_per_file and file.rows == 0:
+                nothing = np.empty((0, len(columns.features)), np.float32)
                 yield Chunk(str(file.path), 0, nothing, pl.DataFrame(), [(0, str(file.path))])
                 continue
-            begins = self.series_per_file or number == 0
+            begins = columns.series_per_file or number == 0
             for chunk in self._file_chunks(file, done, order, begins=begins):
                 yield chunk
                 done += len(chunk.values)
 
     def _file_chunks(self, file: InputFile, done: int, order: SeriesAndTime, *, begins: bool) -> Iterator[Chunk]:
-        for first, values, frame in numbers_and_keys(file, self.columns, self.keys):
+        columns = self.columns
+        for first, values, frame in numbers_and_keys(file, columns):
             row = done + first
             known = len(order.starts)
-            if self.keys:
+            if columns.keys:
                 order.take(frame, row)
-            if self.series_column is not None:
+            if columns.series_column is not None:
                 # A file of its own makes its first series a new one, whatever came before it.
                 new = list(order.starts.items())[known:]
-                prefix = f"{file.path}: " if self.series_per_file else ""
+                prefix = f"{file.path}: " if columns.series_per_file else ""
                 starts = [(max(at, done) - row, prefix + name) for name, at in new]
             else:
-                starts = [(0, str(file.path) if self.series_per_file else "")] if begins and first == 0 else []
-            name = str(file.path) if self.series_per_file else None
-            carried = carry(frame, row, name, time_column=self.time_column, series_column=self.series_column)
-            yield Chunk(str(file.path), first, values, carried, starts)
+                starts = [(0, str(file.path) if columns.series_per_file else "")] if begins and first == 0 else []
+            yield Chunk(str(file.path), first, values, carry(frame, row, str(file.path), columns), starts)
 
 
-def check_columns(file: InputFile, head: InputFile, columns: Sequence[str], keys: Sequence[str]) -> None:
+def check_columns(file: InputFile, head: InputFile, columns: Columns) -> None:
     """A file has numbers under the names of the model's columns, and keys of the same types as the first file."""
+    keys = columns.keys
     if len(set(keys)) < len(keys):
         raise DataError(f"{file.path}: column {keys[0]!r} cannot be the time and the series column at once")
-    for name in [*columns, *keys]:
+    for name in [*columns.features, *keys]:
         if name not in file.schema:
             raise DataError(
-                f"{file.path}: column {name!r} is missing; the model was trained on {listed(columns)}, the "
+                f"{file.path}: column {name!r} is missing; the model was trained on {listed(columns.features)}, the "
                 f"file has {listed(list(file.schema))}"
             )
-    for name in columns:
+    for name in columns.features:
         dtype = file.schema[name]
         if not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)):
             raise DataError(f"{file.path}: column {name!r} is {dtype}, not numeric; the model needs numbers")
@@ -136,28 +126,25 @@ def check_columns(file: InputFile, head: InputFile, columns: Sequence[str], keys
             )
 
 
-def numbers_and_keys(
-    file: InputFile, columns: Sequence[str], keys: Sequence[str]
-) -> Iterator[tuple[int, NDArray[np.float32], pl.DataFrame]]:
+def numbers_and_keys(file: InputFile, columns: Columns) -> Iterator[tuple[int, NDArray[np.float32], pl.DataFrame]]:
     """Chunks of a file: number of the first row, features (rows, F), and a frame that holds the keys."""
     # Features under names of our own, longer than those of the keys: a feature may also be carried.
+    keys, names = columns.keys, columns.features
     longest = max(keys, key=len, default="")
-    features = [f"{longest}:{j}" for j in range(len(columns))]
+    features = [f"{longest}:{j}" for j in range(len(names))]
     query = file.scan.select(
-        *(cs.by_name(name).cast(pl.Float32).alias(own) for name, own in zip(columns, features, strict=True)),
+        *(cs.by_name(name).cast(pl.Float32).alias(own) for name, own in zip(names, features, strict=True)),
         *(cs.by_name(key) for key in keys),
     )
     for first, frame in file.collect(query, max(1, CHUNK_CELLS // (len(features) + len(keys)))):
         yield first, frame.select(cs.by_name(*features)).to_numpy(order="c"), frame
 
 
-def carry(
-    frame: pl.DataFrame, row: int, file: str | None, *, time_column: str | None, series_column: str | None
-) -> Carried:
+def carry(frame: pl.DataFrame, row: int, file: str, columns: Columns) -> Carried:
     """Time and series of some rows, or their number from `row` on; in front the file, where it tells series apart."""
-    carried = {key: frame[key] for key in (series_column, time_column) if key is not None}
+    carried = {key: frame[key] for key in reversed(columns.keys)}
     if not carried:
         carried = {"row": pl.int_range(row, row + frame.height, eager=True)}
-    if file is not None:
+    if columns.series_per_file:
         carried = {"file": pl.repeat(file, frame.height, eager=True), **carried}
     return pl.DataFrame(carried)

@@ -23,7 +23,7 @@ import polars as pl
 import pytest
 
 from at_infer.cluster import connect
-from at_infer.cluster.actors import RayWorkers, Seat, ray_workers, seats
+from at_infer.cluster.actors import RayWorkers, Placement, ray_workers, placements
 from at_infer.cluster.connect import ray_cluster
 from at_infer.cluster.manifest import NAME
 from at_infer.cluster.run import score_on_workers
@@ -306,16 +306,16 @@ def node(name: str, cpus: int, gpus: int = 0, *, alive: bool = True) -> dict[str
 
 def test_there_is_one_worker_per_gpu_and_elsewhere_one_per_cpu() -> None:
     nodes = [node("cpu", 4), node("gpu", 16, 2), node("dead", 8, alive=False), node("storage", 0)]
-    found = seats(nodes, threads=1, provider="cpu", most=None)
-    assert sorted(found) == sorted([Seat("cpu", 0)] * 4 + [Seat("gpu", 1)] * 2)
-    assert seats(nodes, threads=3, provider="cpu", most=None) == [Seat("gpu", 1), Seat("cpu", 0), Seat("gpu", 1)]
-    assert seats(nodes, threads=1, provider="cuda", most=None) == [Seat("gpu", 1)] * 2
-    assert seats(nodes[:1], threads=1, provider="cuda", most=None) == []
+    found = placements(nodes, threads=1, provider="cpu", most=None)
+    assert sorted(found) == sorted([Placement("cpu", 0)] * 4 + [Placement("gpu", 1)] * 2)
+    assert placements(nodes, threads=3, provider="cpu", most=None) == [Placement("gpu", 1), Placement("cpu", 0), Placement("gpu", 1)]
+    assert placements(nodes, threads=1, provider="cuda", most=None) == [Placement("gpu", 1)] * 2
+    assert placements(nodes[:1], threads=1, provider="cuda", most=None) == []
 
 
 def test_few_workers_are_spread_over_many_machines() -> None:
     nodes = [node("a", 4), node("b", 4), node("g", 4, 1)]
-    assert [seat.node for seat in seats(nodes, threads=1, provider="cpu", most=4)] == ["g", "a", "b", "a"]
+    assert [placement.node for placement in placements(nodes, threads=1, provider="cpu", most=4)] == ["g", "a", "b", "a"]
 
 
 # Clusters

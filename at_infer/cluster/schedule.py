@@ -1,39 +1,34 @@
-"""The plan of a run on many workers: which splits there are, what each of them reads, and which are done already."""
+"""The schedule of a run on many workers: which splits there are, what each of them reads, which are done already."""
 
-import hashlib
-import json
 from collections.abc import Iterable, Sequence
 
 from at_infer.cluster.inputs import Found
 from at_infer.cluster.manifest import SplitEntry, split_file
 from at_infer.cluster.scoring import SplitTask
 from at_infer.cluster.splits import Split, cut, pack
-from at_infer.scoring.windows import Layout
+from at_infer.models.kinds import json_sha256
+from at_infer.scoring.rows import RowSettings
 from at_infer.tables.columns import FileRows, Place
 
 
-class SplitPlan:
+class SplitSchedule:
     """An input, cut. Splits are told apart by the names of their files, which say where they start."""
 
     def __init__(
         self,
         places: Sequence[Place],
         found: Found,
-        layout: Layout,
-        *,
-        smooth: int,
+        settings: RowSettings,
         split_rows: int,
-        looks_back: bool,
     ) -> None:
-        """`looks_back`: a gap at the start of a piece is filled from the rows before it, however far away."""
-        self.places, self.found, self.split_rows, self.looks_back = places, found, split_rows, looks_back
-        self.pieces = [
-            piece for series in found.series for piece in cut(series, layout, smooth=smooth, split_rows=split_rows)
-        ]
+        self.places, self.found, self.split_rows = places, found, split_rows
+        self.looks_back = settings.fill == "forward"
+        """A gap at the start of a piece is filled from the rows before it, however far away."""
+        self.pieces = [piece for series in found.series for piece in cut(series, settings, split_rows)]
         self.splits: dict[str, Split] = {}
 
     def keep(self, entries: Iterable[SplitEntry]) -> dict[str, SplitEntry]:
-        """Finished splits that still belong to the input; the others are no part of the plan."""
+        """Finished splits that still belong to the input; the others are no part of the schedule."""
         at = {split_file(*self.found.offsets.locate(piece.first)): number for number, piece in enumerate(self.pieces)}
         kept = {}
         for entry in entries:
@@ -113,7 +108,7 @@ class SplitPlan:
             for piece in split.pieces
         ]
         whole = [files, first_row, origin - head.series.first, geometry]
-        return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
+        return json_sha256(whole)
 
     def _file_rows(self, first: int, end: int) -> tuple[FileRows, ...]:
         offsets = self.found.offsets

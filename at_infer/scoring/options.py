@@ -1,0 +1,104 @@
+"""What a caller may ask of scoring: how scores are formed, what is read, and where the engine runs."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from at_infer.config import Align, Config, ScoreMode
+from at_infer.engines import Provider
+from at_infer.errors import ConfigError
+from at_infer.models.metadata import Metadata
+from at_infer.tables.columns import Columns
+from at_infer.threads import check_threads
+
+Explain = Literal["none", "top", "all"]
+ShortSeries = Literal["error", "skip", "pad"]
+BadRows = Literal["error", "null"]
+
+LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreOptions(Config):
+    """How to score; None stands for what the model has recorded."""
+
+    mode: ScoreMode | None = None
+    temperature: float | None = None
+    smooth: int | None = None
+    normalise_errors: bool | None = None
+    threshold: float | Literal["auto"] | None = None
+    """A value, or `auto`: the gap statistic of the paper's appendix."""
+    ratio: float | None = None
+    """Threshold that this share of the validation scores exceeds."""
+    stride: int | None = None
+    """Rows from one window to the next; None: windows do not overlap."""
+    align: Align = "window"
+    """`last`: every row is scored as the last of its window."""
+    short_series: ShortSeries = "error"
+    """A series shorter than a window is an error, gets no score, or is padded."""
+    on_bad_rows: BadRows = "error"
+    """A row that is not finite is an error, or the windows that hold it get no score."""
+    explain: Explain = "none"
+    """`top`: the feature with the largest error; `all`: the error of every feature."""
+
+    def __post_init__(self) -> None:
+        self._choice("align", Align)
+        self._choice("short_series", ShortSeries)
+        self._choice("on_bad_rows", BadRows)
+        self._choice("explain", Explain)
+        number = isinstance(self.threshold, float | int) and abs(self.threshold) <= LARGEST
+        if not (number or self.threshold in (None, "auto")):
+            raise ConfigError(f"threshold: {self.threshold!r} is neither a finite number nor auto")
+        if self.threshold is not None and self.ratio is not None:
+            raise ConfigError("threshold: --threshold and --ratio exclude each other; give one")
+        if self.align == "last" and self.short_series == "pad":
+            raise ConfigError("short series: --align last has no score before a full window; use skip instead of pad")
+        if self.align == "last" and self.stride not in (None, 1):
+            raise ConfigError("stride: --align last scores every row by a window of its own; leave --stride out")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputOptions(Config):
+    """Which columns tell time and series; None stands for those of the training data."""
+
+    time_column: str | None = None
+    series_column: str | None = None
+    no_time: bool = False
+    """The input has no time, although the training data had one."""
+    one_series: bool = False
+    """The input is a single series, although the training data had several."""
+    series_per_file: bool = False
+    """Each file is a series of its own."""
+
+    def __post_init__(self) -> None:
+        if self.one_series and (self.series_column is not None or self.series_per_file):
+            raise ConfigError("series: --one-series excludes --series-column and --series-per-file; give one of them")
+        if self.no_time and self.time_column is not None:
+            raise ConfigError("time: --no-time excludes --time-column; give one of them")
+
+    def columns(self, known: Metadata) -> Columns:
+        """What is read of each file, for a model."""
+        return Columns(
+            tuple(known.columns),
+            None if self.no_time else self.time_column or known.time_column,
+            None if self.one_series else self.series_column or known.series_column,
+            self.series_per_file,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions(Config):
+    """Where an engine runs."""
+
+    provider: Provider = "cpu"
+    threads: int | None = None
+    """CPU threads of the engine; None: all."""
+    batch_size: int | None = None
+    """Windows per call; None: the best that a short probe finds."""
+
+    def __post_init__(self) -> None:
+        self._choice("provider", Provider)
+        check_threads(self.threads)
+        if self.batch_size is not None and self.batch_size < 1:
+            raise ConfigError(f"batch size: {self.batch_size} is too small; at least 1")
