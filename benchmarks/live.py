@@ -31,6 +31,7 @@ from at_infer.live.lines import PipedLines
 from at_infer.live.rows import RowReader
 from at_infer.live.scorer import StreamScorer
 from at_infer.live.watch import Watch
+from at_infer.scoring.options import EngineOptions
 from benchmarks.models import FEATURES, export
 from benchmarks.throughput import FreeEngine
 
@@ -108,7 +109,7 @@ def side_by_side(engine: Engine, feed: Feed, folder: Path, args: argparse.Namesp
     """The engine alone and the loop around it, taking turns on the same rows."""
     state, lines = folder / f"{feed.series}.state", folder / "rows.jsonl"
     lines.write_bytes(b"".join(feed.lines()))
-    stream = StreamScorer(engine, batch_size=args.batch_size)
+    stream = StreamScorer(engine, engine_options=EngineOptions(batch_size=args.batch_size))
     feed.fill(stream)
     stream.save(state)
     windows = feed.windows()
@@ -176,7 +177,7 @@ def paced(model: Path, feed: Feed, folder: Path, rate: float, args: argparse.Nam
 def loop_alone(engine: Engine, feed: Feed, folder: Path, args: argparse.Namespace) -> dict[str, float]:
     """The loop with an engine that costs nothing."""
     assert engine.metadata is not None
-    stream = StreamScorer(FreeEngine(engine.metadata), batch_size=args.batch_size)
+    stream = StreamScorer(FreeEngine(engine.metadata), engine_options=EngineOptions(batch_size=args.batch_size))
     lines = folder / "free.jsonl"
     lines.write_bytes(b"".join(feed.lines()))
     runs = []

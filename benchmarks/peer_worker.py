@@ -46,7 +46,7 @@ def at_infer(folder: Path, *, precision: str, stride: int) -> Score:
 
     let_threads_sleep()
     from at_infer import open_engine, score_file
-    from at_infer.scoring.scorer import ScoreOptions
+    from at_infer.scoring.options import EngineOptions, ScoreOptions
 
     engine = open_engine(folder / f"{precision}.onnx", threads=THREADS)
     options = ScoreOptions(stride=stride)
@@ -55,7 +55,7 @@ def at_infer(folder: Path, *, precision: str, stride: int) -> Score:
     def score(path: Path) -> Any:
         import polars as pl
 
-        score_file(path, engine, output, options, overwrite=True, batch_size=8)
+        score_file(path, engine, output, options, overwrite=True, engine_options=EngineOptions(batch_size=8))
         return pl.read_parquet(output)["score"].to_numpy()
 
     return score

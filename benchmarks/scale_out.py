@@ -26,7 +26,7 @@ import numpy as np
 import polars as pl
 
 from at_infer import __version__
-from at_infer.cluster.actors import Chair, RayWorkers, Seat, ray_workers
+from at_infer.cluster.actors import ActorSlot, Placement, RayWorkers, ray_workers
 from at_infer.cluster.connect import ray_cluster
 from at_infer.cluster.manifest import NAME
 from at_infer.cluster.run import score_on_workers
@@ -35,8 +35,8 @@ from at_infer.cluster.worker import Job, WorkerSettings
 from at_infer.config import ScoreConfig
 from at_infer.engines import open_engine
 from at_infer.models.kinds import file_sha256
+from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.score_file import score_file
-from at_infer.scoring.scorer import ScoreOptions
 from at_infer.tables.columns import Columns
 from benchmarks.models import export, write_rows
 from benchmarks.scale_out_figure import draw
@@ -79,7 +79,7 @@ class Measured:
             self.model,
             out,
             open_workers=partial(self._all_open, most=workers),
-            batch_size=8,
+            engine_options=EngineOptions(threads=1, batch_size=8),
             split_rows=-(-self.rows // splits),
             overwrite=True,
             observe=observe,
@@ -104,9 +104,7 @@ class Measured:
             engine=str(self.model),
             engine_sha256=file_sha256(self.model),
             options=ScoreOptions(),
-            provider="cpu",
-            threads=1,
-            batch_size=8,
+            engine_options=EngineOptions(threads=1, batch_size=8),
             columns=Columns((), None, None, series_per_file=False),
             folder=str(self.folder),
         )
@@ -114,7 +112,7 @@ class Measured:
             ray = workers.ray
             blocker = ray.remote(num_cpus=0)(_Blocker).remote()
             for _ in range(PENDING - workers.count):
-                workers.pending[blocker.wait.remote()] = Chair(Seat("", 0), blocker)
+                workers.pending[blocker.wait.remote()] = ActorSlot(Placement("", 0), blocker)
             begin = time.process_time()
             deque(workers.run(deque([IDLE] * jobs)), maxlen=0)
             seconds = (time.process_time() - begin) / jobs
@@ -149,7 +147,9 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
         def plain() -> Took:
             cpu_before = time.process_time()
-            summary = score_file(data, engine, folder / "plain.parquet", overwrite=True, batch_size=8)
+            summary = score_file(
+                data, engine, folder / "plain.parquet", overwrite=True, engine_options=EngineOptions(batch_size=8)
+            )
             return Took(summary.seconds, summary.engine_s, time.process_time() - cpu_before)
 
         contestants: dict[str, Callable[[], Took]] = {

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from at_infer.config import ScoreConfig
 from at_infer.engines import Scoring, open_engine
 from at_infer.models.metadata import Metadata
+from at_infer.scoring.options import EngineOptions
 from at_infer.scoring.score_file import score_file
 from benchmarks.models import checkpoint, export, write_rows
 from benchmarks.published import published_script
@@ -130,7 +131,7 @@ def with_model(folder: Path, score: ScoreConfig, args: argparse.Namespace) -> di
             return np.concatenate([engine.run(batch)["score"] for batch in batches]).reshape(-1)
 
         def whole() -> Floats:
-            score_file(data, engine, output, overwrite=True, batch_size=args.batch_size)
+            score_file(data, engine, output, overwrite=True, engine_options=EngineOptions(batch_size=args.batch_size))
             return pl.read_parquet(output)["score"].to_numpy()
 
         contestants: dict[str, Callable[[], Floats]] = {
@@ -160,7 +161,7 @@ def with_free_engine(folder: Path, args: argparse.Namespace) -> dict[str, Rate]:
         with times["polars"].take():
             pl.scan_parquet(data).sink_parquet(folder / "copy.parquet", compression="zstd")
         with times["score"].take():
-            score_file(data, FreeEngine(metadata), output, overwrite=True, batch_size=256)
+            score_file(data, FreeEngine(metadata), output, overwrite=True, engine_options=EngineOptions(batch_size=256))
     expected = pl.scan_parquet(data).select("f00").collect()["f00"]
     assert pl.read_parquet(output)["score"].equals(expected.alias("score"))
     return {name: taken.rate(args.free_rows) for name, taken in times.items()}

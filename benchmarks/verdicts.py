@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from at_infer.config import ScoreMode
 from at_infer.errors import AtInferError
+from at_infer.scoring.options import EngineOptions
 from at_infer.scoring.score_file import score_file
 from export.parity import spearman
 from export.pipeline import ExportConfig, ExportPrecision, export_model
@@ -35,7 +36,7 @@ def scored(
         name=precision, precision=precision, engine="none", score_mode=args.score_mode, calibration=calibration
     )
     model = export_model(checkpoint, "0" * 64, folder, config).files[0].path
-    score_file(args.data, model, folder / f"{precision}.parquet", threads=args.threads)
+    score_file(args.data, model, folder / f"{precision}.parquet", engine_options=EngineOptions(threads=args.threads))
     found = pl.read_parquet(folder / f"{precision}.parquet", columns=["score", "is_anomaly"])
     return found["score"].to_numpy(), found["is_anomaly"].to_numpy()
 

@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +12,13 @@ import polars as pl
 import pytest
 import torch
 
-from at_infer import ScoreOptions, score_file
+from at_infer import score_file
 from at_infer.cli import app
 from at_infer.engines.tensorrt import plan as trt
 from at_infer.engines.tensorrt.gpu import Gpu
 from tests.checkpoints import FEATURES, WINDOW, checkpoint
 from tests.fake_gpu import VERSION, FakeDevice, FakeEngine, fake_tensorrt
+from tests.options import by_kind
 from tests.scored import Edit, Score, Scored, variant
 from training.data import DataConfig, TrainingData, load
 
@@ -87,16 +88,14 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def score(models: Path, tmp_path: Path) -> Score:
     """Score a file, a folder, or the rows of a frame; options by name."""
-    names = {entry.name for entry in fields(ScoreOptions)}
 
     def run(source: pl.DataFrame | Path | str, **given: Any) -> Scored:
         if isinstance(source, pl.DataFrame):
             source.write_parquet(tmp_path / "given.parquet")
             source = tmp_path / "given.parquet"
-        options = ScoreOptions(**{name: given.pop(name) for name in names & given.keys()})
         output = given.pop("output", tmp_path / "scores.parquet")
         engine = given.pop("engine", models / "model.onnx")
-        summary = score_file(source, engine, output, options, **{"overwrite": True} | given)
+        summary = score_file(source, engine, output, **by_kind(**{"overwrite": True} | given))
         return Scored(pl.read_parquet(output), summary, output)
 
     return run

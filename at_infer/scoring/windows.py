@@ -16,6 +16,7 @@ from at_infer.errors import ConfigError
 Floats = NDArray[np.float32]
 Starts = NDArray[np.int64]
 
+FEW_ROWS = 32
 ALIGNMENT = (
     "windows do not overlap and never cross a change of series; the last window of a series overlaps its "
     "predecessor so that every row is covered; a row is scored by the first window that covers it"
@@ -263,7 +264,14 @@ class MovingMean:
         padded = padded[first : first + count + width - 1]
         known = ~np.isnan(padded)
         padded[~known] = 0.0
-        total, scored = (sliding_window_view(part, width).sum(axis=1) for part in (padded, known))
+        total, scored = np.zeros(count), np.zeros(count, np.int64)
+        if count < FEW_ROWS:  # added one by one as below, so that the last bit is the same
+            total = np.cumsum(sliding_window_view(padded, width), axis=1)[:, -1]
+            scored = sliding_window_view(known, width).sum(axis=1)
+        else:
+            for k in range(width):  # neighbour by neighbour: any width fits in memory
+                total += padded[k : k + count]
+                scored += known[k : k + count]
         own = scores[first : first + count]
         with np.errstate(invalid="ignore"):
             return np.where(np.isnan(own), np.nan, total / scored).astype(np.float32)

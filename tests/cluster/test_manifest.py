@@ -11,15 +11,17 @@ import numpy as np
 import polars as pl
 import pytest
 
+from at_infer import InputOptions
 from at_infer.cluster.manifest import NAME, Manifest, split_file
 from at_infer.cluster.run import ATTEMPTS, score_on_workers
 from at_infer.cluster.summary import ClusterSummary
 from at_infer.cluster.worker import Failure, Job, Lost, SplitWorker
 from at_infer.errors import ClusterError, ConfigError, DataError, OutputError
+from at_infer.scoring.options import ScoreOptions
 from at_infer.scoring.score_file import score_file
-from at_infer.scoring.scorer import ScoreOptions
 from tests.exported import metadata
 from tests.in_process import EasyEngine, Opener, read_splits
+from tests.options import by_kind
 
 NAMES = metadata().columns
 LENGTHS = [60, 20, 300, 25, 40]  # of the files; the third is longer than two splits
@@ -62,7 +64,7 @@ def run(source: Path, engine: Path, out: Path) -> Run:
     def score(opener: Opener | None = None, options: ScoreOptions | None = None, **given: Any) -> ClusterSummary:
         given = {"time_column": "t", "series_per_file": True, "split_rows": SPLIT_ROWS} | given
         where = given.pop("source", source)
-        return score_on_workers(where, engine, out, options, open_workers=opener or Opener(), **given)
+        return score_on_workers(where, engine, out, options, open_workers=opener or Opener(), **by_kind(**given))
 
     return score
 
@@ -73,7 +75,9 @@ def expected(source: Path, engine: Path, tmp_path: Path) -> Callable[[], pl.Data
 
     def score() -> pl.DataFrame:
         plain = tmp_path / "plain.parquet"
-        score_file(source, engine, plain, time_column="t", series_per_file=True, overwrite=True)
+        score_file(
+            source, engine, plain, input_options=InputOptions(time_column="t", series_per_file=True), overwrite=True
+        )
         return pl.read_parquet(plain)
 
     return score

@@ -23,18 +23,19 @@ import polars as pl
 import pytest
 
 from at_infer.cluster import connect
-from at_infer.cluster.actors import RayWorkers, Placement, ray_workers, placements
+from at_infer.cluster.actors import Placement, RayWorkers, placements, ray_workers
 from at_infer.cluster.connect import ray_cluster
 from at_infer.cluster.manifest import NAME
 from at_infer.cluster.run import score_on_workers
 from at_infer.cluster.worker import WorkerSettings
 from at_infer.errors import ClusterError
+from at_infer.scoring.options import ScoreOptions
 from at_infer.scoring.score_file import score_file
-from at_infer.scoring.scorer import ScoreOptions
 from benchmarks.scale_out import Measured
 from tests.conftest import Answer
 from tests.documents.test_examples import EXAMPLES, run_example
 from tests.in_process import read_splits
+from tests.options import by_kind
 from tests.scored import rows
 
 Cli = Callable[..., Answer]
@@ -182,7 +183,7 @@ def test_a_killed_worker_is_replaced_and_nothing_is_lost_or_doubled(
 
     options = ScoreOptions(align="last")
     given: dict[str, Any] = {"series_column": "s", "time_column": "t", "batch_size": 1}
-    score_file(source, models / "model.onnx", tmp_path / "plain.parquet", options, threads=1, **given)
+    score_file(source, models / "model.onnx", tmp_path / "plain.parquet", options, **by_kind(threads=1, **given))
     summary = score_on_workers(
         source,
         models / "model.onnx",
@@ -191,7 +192,7 @@ def test_a_killed_worker_is_replaced_and_nothing_is_lost_or_doubled(
         open_workers=watched,
         split_rows=100,
         observe=kill,
-        **given,
+        **by_kind(**given),
     )
     assert len(killed) == 1
     assert summary.lost_workers == 1
@@ -308,14 +309,23 @@ def test_there_is_one_worker_per_gpu_and_elsewhere_one_per_cpu() -> None:
     nodes = [node("cpu", 4), node("gpu", 16, 2), node("dead", 8, alive=False), node("storage", 0)]
     found = placements(nodes, threads=1, provider="cpu", most=None)
     assert sorted(found) == sorted([Placement("cpu", 0)] * 4 + [Placement("gpu", 1)] * 2)
-    assert placements(nodes, threads=3, provider="cpu", most=None) == [Placement("gpu", 1), Placement("cpu", 0), Placement("gpu", 1)]
+    assert placements(nodes, threads=3, provider="cpu", most=None) == [
+        Placement("gpu", 1),
+        Placement("cpu", 0),
+        Placement("gpu", 1),
+    ]
     assert placements(nodes, threads=1, provider="cuda", most=None) == [Placement("gpu", 1)] * 2
     assert placements(nodes[:1], threads=1, provider="cuda", most=None) == []
 
 
 def test_few_workers_are_spread_over_many_machines() -> None:
     nodes = [node("a", 4), node("b", 4), node("g", 4, 1)]
-    assert [placement.node for placement in placements(nodes, threads=1, provider="cpu", most=4)] == ["g", "a", "b", "a"]
+    assert [placement.node for placement in placements(nodes, threads=1, provider="cpu", most=4)] == [
+        "g",
+        "a",
+        "b",
+        "a",
+    ]
 
 
 # Clusters
@@ -487,10 +497,7 @@ def test_a_running_cluster_is_found_and_used(
         source,
         models / "model.onnx",
         tmp_path / "plain.parquet",
-        series_column="s",
-        time_column="t",
-        threads=1,
-        batch_size=1,
+        **by_kind(series_column="s", time_column="t", threads=1, batch_size=1),
     )
     expected = pl.read_parquet(tmp_path / "plain.parquet")
     assert read_splits(out).equals(expected)

@@ -18,19 +18,19 @@ from at_infer.cluster.splits import (
     SPLIT_S,
     SPLITS_PER_WORKER,
     Offsets,
-    Series,
+    SeriesSpan,
     choose_split_rows,
     cut,
-    halo,
-    owned_windows,
     pack,
 )
+from at_infer.scoring.options import ScoreOptions
+from at_infer.scoring.rows import RowSettings
 from at_infer.scoring.score_file import score_file
-from at_infer.scoring.scorer import ScoreOptions
-from at_infer.scoring.windows import Layout, window_starts
+from at_infer.scoring.windows import WindowLayout as Layout
 from at_infer.tables.columns import Columns, Place, Survey
 from tests.exported import metadata
 from tests.in_process import EasyEngine, Opener, read_splits
+from tests.options import by_kind
 
 WINDOW = 8
 PLAIN = Layout(window=WINDOW, stride=WINDOW)
@@ -50,6 +50,10 @@ cuts = {
 }
 
 
+def row_settings(layout: Layout, smooth: int = 1) -> RowSettings:
+    return RowSettings(layout=layout, columns=NAMES, mean=[0.0] * len(NAMES), smooth=smooth)
+
+
 # Pieces of a series
 
 
@@ -57,7 +61,7 @@ cuts = {
 def test_pieces_hold_every_row_once_and_in_order(
     layout: Layout, smooth: int, first: int, rows: int, split_rows: int
 ) -> None:
-    pieces = cut(Series("s", first, first + rows), layout, smooth=smooth, split_rows=split_rows)
+    pieces = cut(SeriesSpan("s", first, first + rows), row_settings(layout, smooth), split_rows)
     assert [row for piece in pieces for row in range(piece.first, piece.end)] == list(range(first, first + rows))
     assert all(piece.rows < split_rows + layout.stride for piece in pieces)
 
@@ -66,30 +70,16 @@ def test_pieces_hold_every_row_once_and_in_order(
 def test_a_piece_is_read_with_its_halo_and_on_the_grid_of_its_series(
     layout: Layout, smooth: int, first: int, rows: int, split_rows: int
 ) -> None:
-    series = Series("s", first, first + rows)
-    before, after = halo(layout, smooth)
+    series = SeriesSpan("s", first, first + rows)
+    before, after = row_settings(layout, smooth).lookback, row_settings(layout, smooth).lookahead
     assert before == layout.window - 1 + smooth
     assert after == (0 if layout.align == "last" else before)
-    for piece in cut(series, layout, smooth=smooth, split_rows=split_rows):
+    for piece in cut(series, row_settings(layout, smooth), split_rows):
         assert (piece.read_first - series.first) % layout.stride == 0
         assert series.first <= piece.read_first <= max(series.first, piece.first - before)
         assert min(series.end, piece.end + after) <= piece.read_end <= series.end
         if piece.read_end < series.end:  # or the rule for the end of a series would add a window
             assert (piece.read_end - piece.read_first - layout.window) % layout.stride == 0
-
-
-@given(**cuts)
-def test_every_window_belongs_to_one_piece_that_reads_all_of_it(
-    layout: Layout, smooth: int, first: int, rows: int, split_rows: int
-) -> None:
-    series = Series("s", first, first + rows)
-    found = []
-    for piece in cut(series, layout, smooth=smooth, split_rows=split_rows):
-        starts = owned_windows(piece, layout)
-        found += starts.tolist()
-        assert all(piece.read_first <= start and start + layout.window <= piece.read_end for start in starts.tolist())
-    expected = window_starts(rows, layout.window, layout.stride, cover_tail=layout.align == "window")
-    assert found == (expected + first).tolist()
 
 
 # Splits
@@ -98,8 +88,8 @@ def test_every_window_belongs_to_one_piece_that_reads_all_of_it(
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=12), st.integers(1, 50))
 def test_short_series_share_a_split_and_long_ones_have_several(lengths: list[int], split_rows: int) -> None:
     ends = np.cumsum(lengths).tolist()
-    series = [Series(str(i), end - rows, end) for i, (rows, end) in enumerate(zip(lengths, ends, strict=True))]
-    splits = pack((piece for one in series for piece in cut(one, PLAIN, smooth=1, split_rows=split_rows)), split_rows)
+    series = [SeriesSpan(str(i), end - rows, end) for i, (rows, end) in enumerate(zip(lengths, ends, strict=True))]
+    splits = pack((piece for one in series for piece in cut(one, row_settings(PLAIN), split_rows)), split_rows)
     assert [row for split in splits for row in range(split.first, split.end)] == list(range(ends[-1]))
     for split in splits:
         assert len(split.pieces) == 1 or all(piece.is_whole for piece in split.pieces)
@@ -110,7 +100,7 @@ def test_short_series_share_a_split_and_long_ones_have_several(lengths: list[int
 
 
 def test_a_split_can_be_halved_until_one_series_is_left() -> None:
-    pieces = [cut(Series(str(i), 10 * i, 10 * i + 10), PLAIN, smooth=1, split_rows=10)[0] for i in range(5)]
+    pieces = [cut(SeriesSpan(str(i), 10 * i, 10 * i + 10), row_settings(PLAIN), 10)[0] for i in range(5)]
     (split,) = pack(pieces, 100)
     left, right = split.halves() or pytest.fail("it has five series")
     assert (left.first, left.end, right.first, right.end) == (0, 20, 20, 50)
@@ -119,7 +109,7 @@ def test_a_split_can_be_halved_until_one_series_is_left() -> None:
 
 
 def test_pieces_that_do_not_touch_are_not_put_together() -> None:
-    pieces = [cut(Series(str(i), 20 * i, 20 * i + 10), PLAIN, smooth=1, split_rows=10)[0] for i in range(2)]
+    pieces = [cut(SeriesSpan(str(i), 20 * i, 20 * i + 10), row_settings(PLAIN), 10)[0] for i in range(2)]
     assert len(pack(pieces, 100)) == 2
 
 
@@ -127,7 +117,7 @@ def test_a_split_is_some_seconds_of_work_but_not_too_much_for_few_rows() -> None
     layout = Layout(window=100, stride=100)
 
     def chosen(rows: int, rows_per_s: float, workers: int) -> int:
-        return choose_split_rows(rows, layout, smooth=1, rows_per_s=rows_per_s, workers=workers)
+        return choose_split_rows(rows, row_settings(layout), rows_per_s=rows_per_s, workers=workers)
 
     assert chosen(10**12, 10_000.0, 1000) == 10_000 * SPLIT_S
     assert chosen(10**6, 10_000.0, 2) == 10**6 // (2 * SPLITS_PER_WORKER)
@@ -237,9 +227,15 @@ def both_ways(
     """Frame and counts of the plain command, and of three workers."""
     engine = folder / "model.onnx"
     engine.write_bytes(b"opened by a stand-in")
-    plain = score_file(source, engine, folder / "plain.parquet", options, batch_size=4, **given)
+    plain = score_file(source, engine, folder / "plain.parquet", options, **by_kind(batch_size=4, **given))
     apart = score_on_workers(
-        source, engine, folder / "apart", options, open_workers=Opener(3), batch_size=5, split_rows=split_rows, **given
+        source,
+        engine,
+        folder / "apart",
+        options,
+        open_workers=Opener(3),
+        split_rows=split_rows,
+        **by_kind(batch_size=5, **given),
     )
     names = ["rows", "series", "windows", "anomalies", "segments", "unscored_rows", "bad_windows", "short_series"]
     told = [{name: getattr(summary, name) for name in names} for summary in (plain, apart)]

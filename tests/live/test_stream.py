@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from at_infer import ScoreOptions, Scorer, StreamScorer
+from at_infer import EngineOptions, ScoreOptions, Scorer, StreamScorer
 from at_infer.engines import open_engine
 from at_infer.errors import ConfigError, DataError
-from at_infer.live.rings import Rings
 from at_infer.live.times import check_order, moment
 from tests.checkpoints import FEATURES, SCALER, WINDOW
 from tests.first_column import FirstColumn, N, rows_of
@@ -49,7 +48,7 @@ def test_scores_are_those_of_a_file_whatever_the_order_and_the_chunks(engines, d
         rows[rng.random(rows.shape) < data.draw(st.sampled_from([0.0, 0.05, 0.6]), "gaps")] = np.nan
     options = ScoreOptions(smooth=smooth, threshold=1.0, align="last", short_series="skip")
     batch_size = data.draw(st.integers(1, 9), "batch size")
-    stream = StreamScorer(engines[fill], options, batch_size=batch_size, max_series=len(lengths))
+    stream = StreamScorer(engines[fill], options, EngineOptions(batch_size=batch_size), max_series=len(lengths))
     cuts = np.sort(rng.integers(0, len(rows) + 1, data.draw(st.integers(0, 20), "cuts")))
     found = [stream.push_many(*part) for part in zip(np.split(rows, cuts), np.split(series, cuts), strict=True)]
     assert not any(pushed.refused or pushed.dropped for pushed in found)
@@ -75,7 +74,7 @@ def test_one_row_after_the_other_is_the_same_as_many_at_once(engines):
 
 
 def test_a_path_opens_its_engine_and_closes_it(engines):
-    with StreamScorer(engines["error"].path, threads=1) as stream:
+    with StreamScorer(engines["error"].path, engine_options=EngineOptions(threads=1)) as stream:
         assert stream.push([0.0] * FEATURES) == (None, False)
     assert not hasattr(stream.scorer.engine, "session")
 
@@ -114,7 +113,7 @@ def test_every_third_row_is_scored_from_the_first_full_window_on_and_the_mean_ha
 
 def test_windows_of_many_series_share_a_batch():
     engine = FirstColumn()
-    stream = StreamScorer(engine, batch_size=4)
+    stream = StreamScorer(engine, engine_options=EngineOptions(batch_size=4))
     names = [f"s{i}" for i in range(6)]
     for step in range(N):
         found = stream.push_many(rows_of([10 * i + step for i in range(6)]), names)
@@ -124,7 +123,7 @@ def test_windows_of_many_series_share_a_batch():
 
 def test_windows_of_one_series_share_a_batch_and_each_is_its_own():
     engine = FirstColumn()
-    StreamScorer(engine, batch_size=5).push_many(rows_of(range(N - 1 + 7)))
+    StreamScorer(engine, engine_options=EngineOptions(batch_size=5)).push_many(rows_of(range(N - 1 + 7)))
     assert engine.batches == [5, 2]
     found = [window[:, 0].tolist() for window in np.concatenate(engine.windows)]
     assert found == [list(range(i, i + N)) for i in range(7)]
@@ -145,7 +144,7 @@ def test_the_series_least_recently_seen_is_dropped_and_begins_again():
     assert back.dropped == ["c"]
     assert np.isnan(back.score).tolist() == [True] * (N - 1) + [False]
     assert stream.push(rows_of([7])[0], series="a").score == 7.0
-    assert stream.series == 2
+    assert len(stream.series) == 2
 
 
 def test_a_series_that_was_dropped_forgets_its_time_and_its_scores():
@@ -162,10 +161,8 @@ def test_many_more_series_than_allowed_in_one_call_drop_each_other_in_order():
     stream = StreamScorer(FirstColumn(), max_series=3)
     found = stream.push_many(rows_of(range(100)), names)
     assert found.dropped == names[:-3]
-    assert list(stream.memory.slots) == names[-3:]
-    assert stream.memory.rows.capacity == 3
-    kept = stream.memory.rows.rows[list(stream.memory.slots.values()), 0, 0]
-    assert kept.tolist() == [97, 98, 99]
+    assert list(stream.series) == names[-3:]
+    assert [known.state.buffer[0, 0] for known in stream.series.values()] == [97, 98, 99]
 
 
 def test_series_dropped_within_one_call_have_scored_windows_of_their_own_rows():
@@ -181,7 +178,7 @@ def test_memory_grows_with_the_series_and_keeps_what_is_there():
     for step in range(N):
         found = stream.push_many(rows_of([100 * i + step for i in range(50)]), names)
     assert found.score.tolist() == [100 * i + N - 1 for i in range(50)]
-    assert 50 <= stream.memory.rows.capacity <= 100
+    assert len(stream.series) == 50
 
 
 # Rows that are refused
@@ -236,7 +233,6 @@ def test_series_and_times_must_be_as_many_as_the_rows():
     [
         ({"every": 0}, "every: 0 is too small"),
         ({"max_series": 0}, "max series: 0 is too small"),
-        ({"batch_size": 0}, "batch size: 0 is too small"),
         ({"options": ScoreOptions(explain="top")}, "a stream has no explanations"),
         ({"options": ScoreOptions(stride=2)}, "leave --stride out"),
         ({"options": ScoreOptions(smooth=2)}, "pass --threshold with a number"),
@@ -257,13 +253,13 @@ def test_time_that_stands_still_or_goes_back_is_refused_within_its_series_only()
     assert found.refused == {2: "time 5 is there twice", 4: "time 4 comes after 5"}
     with pytest.raises(DataError, match="row: time 6 is there twice"):
         stream.push(rows_of([1])[0], series="a", time=6)
-    assert stream.memory.counts[stream.memory.slots["a"]] == 2
+    assert stream.series["a"].state.rows == 2
 
 
 def test_a_refused_time_does_not_make_a_series():
     stream = StreamScorer(FirstColumn())
     assert stream.push_many(rows_of([1]), ["a"], ["yesterday"]).refused
-    assert stream.series == 0
+    assert len(stream.series) == 0
 
 
 @pytest.mark.parametrize(
@@ -312,11 +308,11 @@ def test_a_stream_goes_on_from_its_state_as_if_it_had_never_stopped(engines, tmp
     times = [f"2026-01-01T00:00:00.{i:09}Z" for i in range(400)]
     options = ScoreOptions(smooth=5, threshold=1.0)
     whole = StreamScorer(engines["forward"], options).push_many(rows, names, times)
-    first, second = (StreamScorer(engines["forward"], options, batch_size=size) for size in batch_sizes)
+    first, second = (StreamScorer(engines["forward"], options, EngineOptions(batch_size=size)) for size in batch_sizes)
     before = first.push_many(rows[:cut], names[:cut], times[:cut])
     first.save(tmp_path / "state", {"row": cut})
     assert second.load(tmp_path / "state") == {"row": cut}
-    assert list(second.memory.slots) == list(first.memory.slots)
+    assert list(second.series) == list(first.series)
     again = second.push_many(rows[:cut][-1:], names[:cut][-1:], times[:cut][-1:])
     assert len(again.refused) == len(again.score)
     after = second.push_many(rows[cut:], names[cut:], times[cut:])
@@ -353,7 +349,7 @@ def test_the_state_of_another_model_is_refused(tmp_path, change):
 def test_a_state_goes_from_one_engine_of_a_checkpoint_to_another(tmp_path):
     stream = StreamScorer(FirstColumn(precision="fp16", batch=[1, 2, 4]))
     stream.load(saved(tmp_path))
-    assert stream.series == 3
+    assert len(stream.series) == 3
 
 
 def test_the_state_of_another_score_is_refused(tmp_path):
@@ -376,7 +372,7 @@ def test_a_state_that_is_damaged_or_cut_anywhere_is_refused(tmp_path):
             stream = StreamScorer(FirstColumn())
             with pytest.raises((DataError, ConfigError)):
                 stream.load(path)
-            assert stream.series == 0
+            assert len(stream.series) == 0
 
 
 @pytest.mark.parametrize("text", ["", "hello", "[]", '{"at_infer_stream": 99}'])
@@ -396,19 +392,6 @@ def test_a_state_with_series_that_have_no_plain_name_is_not_written(tmp_path):
 
 def test_the_state_begins_with_a_line_that_people_can_read(tmp_path):
     head = json.loads(saved(tmp_path).read_bytes().split(b"\n")[0])
-    assert head["series"] == ["b", "a", "c"]
-    assert head["counts"] == [1, 2, 1]
+    assert [series["name"] for series in head["series"]] == ["b", "a", "c"]
+    assert [series["rows"] for series in head["series"]] == [1, 2, 1]
     assert head["model"]["columns"] == ["a", "b", "c"]
-
-
-# The parts
-
-
-def test_rings_give_the_last_rows_in_order_after_any_number_of_turns():
-    rings = Rings(window=3, features=1, spare=2)
-    rings.grow(2)
-    for number in range(20):
-        at = np.array([1])
-        rings.put(at, np.array([number]), np.array([[number]], np.float32))
-        if number >= 2:
-            assert rings.take(at, np.array([number]))[0, :, 0].tolist() == [number - 2, number - 1, number]

@@ -15,13 +15,14 @@ import numpy as np
 import polars as pl
 import pytest
 
+from at_infer import EngineOptions
 from at_infer.errors import ConfigError, OutputError
 from at_infer.live import watch as watch_module
 from at_infer.live.lines import Block, PipedLines
 from at_infer.live.rows import RowReader
 from at_infer.live.scorer import StreamScorer
 from at_infer.live.watch import Watch
-from at_infer.scoring.scorer import ScoreOptions
+from at_infer.scoring.options import ScoreOptions
 from tests.checkpoints import WINDOW
 from tests.conftest import Answer
 from tests.first_column import FirstColumn, N
@@ -244,7 +245,7 @@ def answered(monkeypatch, arrivals: dict[float, bytes], *, batch_size: int, max_
     script = Script(arrivals)
     monkeypatch.setattr(watch_module.time, "monotonic", script.monotonic)
     out = TimedOutput(script)
-    stream = StreamScorer(FirstColumn(), batch_size=batch_size)
+    stream = StreamScorer(FirstColumn(), engine_options=EngineOptions(batch_size=batch_size))
     Watch(script, RowReader(["a", "b", "c"]), stream, out, print, max_delay_s=max_delay_s).run(lambda: False)
     return out.answered
 
@@ -522,7 +523,9 @@ def test_a_killed_follower_goes_on_from_its_state_without_losing_a_row(live, mod
     found = before + after
     assert [one["row"] for one in found] == list(range(len(table)))
     assert [one["t"] for one in found] == table["t"].to_list()
-    expected = StreamScorer(models / "model.onnx", threads=1).push_many(table.select(COLUMNS).to_numpy(), table["s"])
+    expected = StreamScorer(models / "model.onnx", engine_options=EngineOptions(threads=1)).push_many(
+        table.select(COLUMNS).to_numpy(), table["s"]
+    )
     scores = [np.nan if one["score"] is None else one["score"] for one in found]
     np.testing.assert_allclose(scores, expected.score, atol=1e-6)
 

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 import torch
 
+from at_infer import InputOptions
 from at_infer.cli import app
 from at_infer.evaluation.metrics.runs import runs, runs_touched
 from tests import browser as browsers
@@ -59,7 +60,13 @@ def explained(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Path:
     frame = frame.with_columns(f01=pl.when(pl.int_range(400).is_between(205, 209)).then(40.0).otherwise(pl.col("f01")))
     frame.write_parquet(folder / "data.parquet")
     options = ScoreOptions(explain="all")
-    score_file(folder / "data.parquet", models / "model.onnx", folder / "s.parquet", options, series_column="machine")
+    score_file(
+        folder / "data.parquet",
+        models / "model.onnx",
+        folder / "s.parquet",
+        options,
+        InputOptions(series_column="machine"),
+    )
     associations = models / "model.associations.onnx"
     write_report(
         folder / "s.parquet", "--data", folder / "data.parquet", "--engine", associations, "-o", folder / "r.html"

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from at_infer.errors import DataError, EngineError
-from at_infer.scoring.rows import RowScorer
-from at_infer.scoring.windows import Layout
+from at_infer.scoring.rows import RowScorer, RowSettings
+from at_infer.scoring.windows import WindowLayout as Layout
 
 FEATURES = 2
 
@@ -50,7 +50,8 @@ class Case:
 def cases(draw: st.DrawFn) -> Case:
     window = draw(st.integers(1, 7))
     align = draw(st.sampled_from(["window", "last"]))
-    stride = 1 if align == "last" else draw(st.integers(1, window))
+    stride = draw(st.integers(1, window))
+    delay = draw(st.integers(0, window - 1)) if align == "last" else 0
     lengths = draw(st.lists(st.integers(0, 4 * window + 3), min_size=1, max_size=5))
     short = "skip" if align == "last" or 0 in lengths else draw(st.sampled_from(["skip", "pad"]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
@@ -58,7 +59,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(
         series=[rng.integers(0, 1000, (length, FEATURES)).astype(np.float32) for length in lengths],
         bad=[rng.random(length) < some_bad for length in lengths],
-        layout=Layout(window=window, stride=stride, align=align),  # type: ignore[arg-type]
+        layout=Layout(window=window, stride=stride, align=align, delay=delay),  # type: ignore[arg-type]
         smooth=draw(st.integers(1, 9)),
         short_series=short,
         channels=draw(st.sampled_from([1, 3])),
@@ -93,7 +94,11 @@ def of_series(case: Case, rows: np.ndarray, bad: np.ndarray) -> np.ndarray:
     for row in range(length):
         covering = [start for start in starts if start <= row < start + n]
         if case.layout.align == "last":
-            opinions = [of_windows[row - n + 1][-1]] if row >= n - 1 else []
+            last = max(starts)
+            start, place = row - n + 1 + case.layout.delay, n - 1 - case.layout.delay
+            opinions = [of_windows[start][place]] if start in of_windows else []
+            if row > last + place and row >= length - case.layout.delay:  # nothing comes behind it to wait for
+                opinions = [of_windows[last][row - last]] if row < last + n else []
         elif case.layout.stride == n:
             opinions = [of_windows[covering[0]][row - covering[0]]]
         else:
@@ -115,14 +120,22 @@ def moving_mean(case: Case, scores: np.ndarray) -> np.ndarray:
 
 
 def row_scorer(case: Case, score: Callable[[np.ndarray], np.ndarray] | None = None, **options: Any) -> RowScorer:
-    settings: dict[str, Any] = {"short_series": case.short_series, "smooth": case.smooth}
+    skip_rows, counted = options.pop("skip_rows", 0), options.pop("counted", None)
+    known: dict[str, Any] = {
+        "layout": case.layout,
+        "columns": ["a", "b"],
+        "mean": [0.0, 0.0],
+        "channels": case.channels,
+        "smooth": case.smooth,
+        "short_series": case.short_series,
+        "on_bad_rows": "null" if any(bad.any() for bad in case.bad) else "error",
+    }
     return RowScorer(
         score or case.score,
-        case.layout,
-        features=FEATURES,
-        channels=case.channels,
+        RowSettings(**known | options),
         batch_size=case.batch_size,
-        **settings | options,
+        skip_rows=skip_rows,
+        counted=counted,
     )
 
 
@@ -130,15 +143,17 @@ def streamed(case: Case, pieces: Sequence[int], scorer: RowScorer) -> np.ndarray
     """The scores of all rows, given in pieces of so many rows, again and again."""
     found, sizes = [np.empty((0, case.channels), np.float32)], cycle(pieces)
     for i, (rows, bad) in enumerate(zip(case.series, case.bad, strict=True)):
-        scorer.start_series(str(i))
+        series = scorer.start(str(i))
+        spoiled = np.where(bad[:, None], np.float32(np.inf), rows)
         done = 0
         while done < len(rows):
             end = done + next(sizes)
-            scorer.push(rows[done:end], bad[done:end] if bad[done:end].any() else None)
-            found += scorer.take()
+            scorer.push(series, spoiled[done:end])
+            found += [part.channels for part in scorer.take()]
             done = end
+        scorer.end(series)
     scorer.flush()
-    return np.concatenate(found + scorer.take())
+    return np.concatenate(found + [part.channels for part in scorer.take()])
 
 
 class Recorded:
@@ -274,3 +289,34 @@ def test_overlapping_windows_help_out_where_one_has_no_finite_score() -> None:
     case = one_series(30, layout=Layout(window=5, stride=2))
     found = streamed(case, [7], row_scorer(case, overflowing, on_bad_rows="null"))
     assert np.isfinite(found).all()
+
+
+def test_the_rows_of_many_series_may_come_in_any_order() -> None:
+    case = Case(
+        [np.random.default_rng(i).integers(0, 1000, (20 + i, FEATURES)).astype(np.float32) for i in range(3)],
+        [np.zeros(20 + i, np.bool_) for i in range(3)],
+        Layout(window=5, stride=1, align="last"),
+        smooth=3,
+        short_series="error",
+        channels=1,
+        batch_size=4,
+    )
+    scorer = row_scorer(case)
+    states = [scorer.start(str(i)) for i in range(3)]
+    found: dict[str, list[np.ndarray]] = {str(i): [] for i in range(3)}
+    for row in range(22):
+        for rows, state in zip(case.series, states, strict=True):
+            if row < len(rows):
+                scorer.push(state, rows[row : row + 1].copy())
+    scorer.flush()
+    for part in scorer.take():
+        found[part.series.name].append(part.channels)
+    for i, rows in enumerate(case.series):
+        np.testing.assert_allclose(np.concatenate(found[str(i)]), of_series(case, rows, case.bad[i]), rtol=1e-6)
+
+
+def test_only_windows_that_end_in_the_rows_counted_are_counted() -> None:
+    case = one_series(30, bad=[22])
+    scorer = row_scorer(case, overflowing, on_bad_rows="null", counted=range(10, 24))
+    streamed(case, [7], scorer)
+    assert (scorer.counts.windows, scorer.counts.bad_windows) == (2, 1)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from at_infer.errors import ConfigError
-from at_infer.scoring.windows import FirstWindow, LastOfWindow, Layout, MeanOfWindows, Merger, MovingMean, window_starts
+from at_infer.scoring.windows import FirstWindow, LastOfWindow, MeanOfWindows, Merger, MovingMean, window_starts
+from at_infer.scoring.windows import WindowLayout as Layout
 
 sizes = {"rows": st.integers(0, 60), "window": st.integers(1, 20), "stride": st.integers(1, 25)}
 
@@ -55,7 +56,8 @@ def merged(merger: Merger, *batches: tuple[Sequence[int], Sequence[Sequence[floa
     found = []
     for starts, scores in batches:
         found.append(merger.add(np.array(starts), np.array(scores, np.float32)[..., None])[:, 0].tolist())
-    return [*found, merger.end()[:, 0].tolist()]
+    ended = max(starts) + len(scores[0])
+    return [*found, merger.end(ended)[:, 0].tolist()]
 
 
 NAN = float("nan")
@@ -64,36 +66,36 @@ NAN = float("nan")
 def test_the_first_window_that_covers_a_row_scores_it() -> None:
     side_by_side = ([0, 3], [[1, 2, 3], [4, 5, 6]])
     tail = ([4], [[7, 8, 9]])
-    assert merged(FirstWindow(), side_by_side, tail) == [[1, 2, 3, 4, 5, 6], [9], []]
-    assert merged(FirstWindow(), ([0, 3, 4], [[1, 2, 3], [4, 5, 6], [7, 8, 9]])) == [[1, 2, 3, 4, 5, 6, 9], []]
-    assert merged(FirstWindow(), ([0, 1], [[1, 2, 3], [4, 5, 6]])) == [[1, 2, 3, 6], []]
+    assert merged(FirstWindow(1), side_by_side, tail) == [[1, 2, 3, 4, 5, 6], [9], []]
+    assert merged(FirstWindow(1), ([0, 3, 4], [[1, 2, 3], [4, 5, 6], [7, 8, 9]])) == [[1, 2, 3, 4, 5, 6, 9], []]
+    assert merged(FirstWindow(1), ([0, 1], [[1, 2, 3], [4, 5, 6]])) == [[1, 2, 3, 6], []]
 
 
 def test_overlapping_windows_are_averaged_and_a_row_waits_for_its_last_window() -> None:
-    found = merged(MeanOfWindows(), ([0, 2], [[1, 1, 1, 1], [3, 3, 3, 3]]), ([4], [[9, 9, 9, 9]]))
+    found = merged(MeanOfWindows(1), ([0, 2], [[1, 1, 1, 1], [3, 3, 3, 3]]), ([4], [[9, 9, 9, 9]]))
     assert found == [[1, 1, 2], [2, 6], [6, 9, 9]]
 
 
 def test_a_window_without_scores_has_no_say_in_the_mean() -> None:
     nothing = [NAN, NAN, NAN]
-    found = merged(MeanOfWindows(), ([0], [[1, 2, 3]]), ([1], [nothing]), ([2, 3], [[5, 6, 7], nothing]))
+    found = merged(MeanOfWindows(1), ([0], [[1, 2, 3]]), ([1], [nothing]), ([2, 3], [[5, 6, 7], nothing]))
     np.testing.assert_equal(found, [[1], [2], [4, 6], [7, NAN]])
 
 
 def test_the_last_row_of_each_window_is_scored_and_the_first_rows_are_not() -> None:
-    found = merged(LastOfWindow(3), ([0], [[1, 2, 3]]), ([1, 2], [[4, 5, 6], [7, 8, 9]]))
+    found = merged(LastOfWindow(3, 0, 1), ([0], [[1, 2, 3]]), ([1, 2], [[4, 5, 6], [7, 8, 9]]))
     np.testing.assert_equal(found, [[NAN, NAN, 3], [6, 9], []])
 
 
 @pytest.mark.parametrize("channels", [1, 4])
-@pytest.mark.parametrize("merger", [FirstWindow, MeanOfWindows, lambda: LastOfWindow(3)])
+@pytest.mark.parametrize("merger", [FirstWindow, MeanOfWindows, lambda channels: LastOfWindow(3, 1, channels)])
 def test_every_channel_is_merged(merger: type[FirstWindow], channels: int) -> None:
     scores = np.arange(2 * 3 * channels, dtype=np.float32).reshape(2, 3, channels)
-    one = merger()
-    rows = np.concatenate([one.add(np.array([0, 1]), scores), one.end().reshape(-1, channels)])
+    one = merger(channels)
+    rows = np.concatenate([one.add(np.array([0, 1]), scores), one.end(4)])
     for channel in range(channels):
-        alone = merger()
-        parts = [alone.add(np.array([0, 1]), scores[..., channel : channel + 1]), alone.end()]
+        alone = merger(1)
+        parts = [alone.add(np.array([0, 1]), scores[..., channel : channel + 1]), alone.end(4)]
         np.testing.assert_array_equal(rows[:, channel], np.concatenate(parts)[:, 0])
 
 
@@ -103,9 +105,25 @@ def test_a_stride_that_leaves_out_rows_or_stands_still_is_refused(stride: int) -
         Layout(window=10, stride=stride)
 
 
-def test_a_causal_layout_has_no_stride_of_its_own() -> None:
-    with pytest.raises(ConfigError, match="leave --stride out"):
-        Layout(window=10, stride=2, align="last")
+def test_rows_between_the_ends_of_windows_and_before_the_first_have_no_score() -> None:
+    merger = LastOfWindow(3, 0, 1)
+    assert np.isnan(merger.until(2)).tolist() == [[True], [True]]
+    assert merged(merger, ([0, 2], [[1, 2, 3], [4, 5, 6]]))[0][::2] == [3, 6]
+
+
+def test_with_a_delay_a_row_is_scored_by_a_later_window_and_the_last_rows_by_the_last() -> None:
+    found = merged(LastOfWindow(3, 1, 1), ([0], [[1, 2, 3]]), ([1, 2], [[4, 5, 6], [7, 8, 9]]))
+    np.testing.assert_equal(found, [[NAN, 2], [5, 8], [9]])
+
+
+def test_a_delay_goes_with_rows_that_are_scored_one_by_one_and_within_a_window() -> None:
+    with pytest.raises(ConfigError, match="delay: only rows that are scored one by one"):
+        Layout(window=10, stride=10, delay=1)
+    with pytest.raises(ConfigError, match="delay: 10 is not between 0"):
+        Layout(window=10, stride=1, align="last", delay=10)
+
+
+def test_an_alignment_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigError, match="align"):
         Layout(window=10, stride=10, align="first")  # type: ignore[arg-type]
 
@@ -114,6 +132,7 @@ def test_the_rule_is_told_in_words() -> None:
     assert "do not overlap" in Layout(window=10, stride=10).rule
     assert "start every 3 rows" in Layout(window=10, stride=3).rule
     assert "first 9 rows" in Layout(window=10, stride=1, align="last").rule
+    assert "ends 2 rows behind it" in Layout(window=10, stride=1, align="last", delay=2).rule
 
 
 # The moving mean
