@@ -83,8 +83,9 @@ class StreamScorer:
         try:
             self.batch_size = self.scorer.batch_size_for(0)
             self.metadata, self.threshold = self.scorer.metadata, self.scorer.threshold
-            self.scorer.layout = replace(self.scorer.layout, stride=every)
-            self.core = self.scorer.rows(self.batch_size)
+            layout = replace(self.scorer.layout, stride=every)
+            settings = replace(self.scorer.row_settings, layout=layout, on_bad_rows="keep")
+            self.core = self.scorer.rows(self.batch_size, settings=settings)
         except BaseException:
             self.close()
             raise

@@ -73,7 +73,8 @@ class InputOptions(Config):
 
     def __post_init__(self) -> None:
         if self.one_series and (self.series_column is not None or self.series_per_file):
-            raise ConfigError("series: --one-series excludes --series-column and --series-per-file; give one of them")
+            other = "--series-column" if self.series_column is not None else "--series-per-file"
+            raise ConfigError(f"series: --one-series excludes {other}; give one of them")
         if self.no_time and self.time_column is not None:
             raise ConfigError("time: --no-time excludes --time-column; give one of them")
 
@@ -81,8 +82,8 @@ class InputOptions(Config):
         """What is read of each file, for a model."""
         return Columns(
             tuple(known.columns),
-            None if self.no_time else self.time_column or known.time_column,
-            None if self.one_series else self.series_column or known.series_column,
+            None if self.no_time else known.time_column if self.time_column is None else self.time_column,
+            None if self.one_series else known.series_column if self.series_column is None else self.series_column,
             self.series_per_file,
         )
 

@@ -6,7 +6,7 @@ one score per row, smoothed, and given out by `take`. File, cluster, stream and 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -37,7 +37,8 @@ class RowSettings:
     """The score, and whatever is wanted beside it."""
     smooth: int = 1
     short_series: ShortSeries = "error"
-    on_bad_rows: BadRows = "error"
+    on_bad_rows: BadRows | Literal["keep"] = "error"
+    """`keep`: an infinite score stays, as a stream must not stop; the caller lets no row pass that is not finite."""
 
     @property
     def lookback(self) -> int:
@@ -288,6 +289,8 @@ class RowScorer:
 
     def _without_score(self, series: SeriesState, starts: Starts, scores: Floats, bad: Bools) -> Bools:
         """Windows whose values are so large that the engine overflows: bad like those with a bad row, or an error."""
+        if self.settings.on_bad_rows == "keep":
+            return np.zeros(len(starts), np.bool_)
         overflown: Bools = ~np.isfinite(scores[..., 0]).all(axis=1) & ~bad
         if overflown.any():
             if self.settings.on_bad_rows == "error":

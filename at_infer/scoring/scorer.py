@@ -108,11 +108,17 @@ class Scorer:
             on_bad_rows=options.on_bad_rows,
         )
 
-    def rows(self, batch_size: int, *, skip_rows: int = 0, counted: range | None = None) -> RowScorer:
+    def rows(
+        self,
+        batch_size: int,
+        *,
+        settings: RowSettings | None = None,
+        skip_rows: int = 0,
+        counted: range | None = None,
+    ) -> RowScorer:
         """The scoring core on this engine."""
-        return RowScorer(
-            self.score_windows, self.row_settings, batch_size=batch_size, skip_rows=skip_rows, counted=counted
-        )
+        used = settings or self.row_settings
+        return RowScorer(self.score_windows, used, batch_size=batch_size, skip_rows=skip_rows, counted=counted)
 
     def batch_size_for(self, rows: int) -> int:
         """The size that was asked for, or the smallest about as fast per window as any; little to do gets no probe."""

@@ -151,7 +151,12 @@ def test_times_that_are_malformed_repeated_or_out_of_order_are_bad_lines(tmp_pat
 @pytest.mark.parametrize("batch_size", [1, 8])
 def test_a_series_that_changes_its_columns_is_reported(tmp_path, batch_size):
     records = [record(1, s="x"), {"a": 1, "b": 1, "d": 1, "s": "x"}, {"a": 1, "s": "y"}, record(2, s="x")]
-    run = Run(as_lines(records), tmp_path, reader={"series_column": "s"}, stream={"batch_size": batch_size})
+    run = Run(
+        as_lines(records),
+        tmp_path,
+        reader={"series_column": "s"},
+        stream={"engine_options": EngineOptions(batch_size=batch_size)},
+    )
     assert run.said == [
         "stdin: line 2: the columns of series 'x' have changed: column 'c' is missing among 'a', 'b', 'd', 's'; the "
         "line is left out",
@@ -174,7 +179,7 @@ def test_joined_csv_files_are_read_by_the_header_above(tmp_path):
 
 def test_dropped_series_are_said(tmp_path):
     records = [record(1, s=i) for i in range(5)]
-    options = {"max_series": 2, "batch_size": 4}
+    options = {"max_series": 2, "engine_options": EngineOptions(batch_size=4)}
     run = Run(as_lines(records), tmp_path, reader={"series_column": "s"}, stream=options)
     end = "dropped, least recently seen of more than 2; it begins again if it comes back; raise --max-series to keep"
     assert run.said == [f"series 0 and 1 more: {end} more", f"series 2: {end} more"]

@@ -228,7 +228,7 @@ def test_a_run_that_is_killed_after_its_last_write_has_its_output(
     run_cli: Cli, long_run: tuple[list[object], Path], out: Path
 ) -> None:
     words, whole = long_run
-    moment = "import os\nat_infer.pipeline.Parts.publish.__globals__['shutil'].rmtree = lambda *_, **__: (\n"
+    moment = "import os\nat_infer.scoring.score_file.Parts.publish.__globals__['shutil'].rmtree = lambda *_, **__: (\n"
     moment += f"    os.path.exists({str(out / 'scores.parquet')!r}) and os.kill(os.getpid(), 9))\n"
     assert finished(start(*words, "-o", out / "scores.parquet", patch=SMALL + moment)).code == -signal.SIGKILL
     assert same(out / "scores.parquet", whole)
@@ -335,7 +335,7 @@ def test_a_full_disk_is_one_line_and_the_run_resumable(
     def fill_up() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    patch = f"{SMALL}\nat_infer.pipeline.PART_ROWS = {part_rows}"
+    patch = f"{SMALL}\nat_infer.scoring.score_file.PART_ROWS = {part_rows}"
     answer = finished(start(*words, "-o", out / "scores.parquet", patch=patch, preexec_fn=fill_up))
     found = refused(answer)
     assert re.fullmatch(message, found), found

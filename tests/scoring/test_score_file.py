@@ -134,9 +134,9 @@ def test_a_row_without_a_score_ends_a_segment(score: Score) -> None:
 
 def test_progress_is_told(score: Score) -> None:
     told: list[tuple[int, int]] = []
-    score(rows(500), observe=lambda done, of: told.append((done, of)), batch_size=1)
+    score(rows(3000), observe=lambda done, of: told.append((done, of)), batch_size=1)
     assert told == sorted(told)
-    assert told[-1] == (500, 500)
+    assert told[-1] == (3000, 3000)
     assert len(told) > 2
 
 
