@@ -1,6 +1,7 @@
 """What a model is, how it is trained and how its score is formed: frozen, framework-free, JSON round trip."""
 
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 from at_infer.errors import ConfigError
@@ -15,6 +16,8 @@ Strategy = Literal["minimax", "maximize", "reconstruction"]
 Precision = Literal["fp32", "bf16", "fp16"]
 
 SCORE_MODES: tuple[ScoreMode, ...] = get_args(ScoreMode)
+LARGEST = 3.4028234663852886e38
+"""Of float32."""
 
 PRESETS: dict[str, dict[str, int]] = {
     "paper": {"width": 512, "heads": 8, "layers": 3, "feed_forward": 512},
@@ -189,20 +192,57 @@ def check_ratio(ratio: float) -> None:
         raise ConfigError(f"ratio: {ratio:g} is not a share in [0, 1); 0.01 means one percent")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibrated(Config):
-    """What is recorded of validation scores of one kind: of whole windows, or each row as the last of its window."""
+def check_finite(name: str, value: float) -> None:
+    """Of a threshold: scores are float32."""
+    if not abs(value) <= LARGEST:
+        raise ConfigError(f"{name}: {value} is not a finite number")
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationRecord(Config):
+    """Threshold and quantiles of validation scores, for one way to score a row."""
+
+    align: Align = "window"
+    """`window`: whole windows, side by side. `last`: each row as the last of its window, as live rows are."""
+    delay: int = 0
+    """Rows that a live row is scored late."""
     threshold: Threshold
     """For the recorded score mode."""
     quantiles: dict[str, list[float]]
     """Per score mode, at the recorded levels."""
 
+    def __post_init__(self) -> None:
+        self._choice("align", Align)
+        self._at_least("delay", 0)
+
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """The reverse of `to_dict`."""
-        found = super(Calibrated, cls).from_dict(values)  # by name: slots made another class of this one
-        return replace(found, threshold=Threshold.from_dict(values["threshold"]))
+        nested = {**values, "threshold": Threshold.from_dict(values["threshold"])}
+        return super(ValidationRecord, cls).from_dict(nested)  # by name: slots made another class of this one
+
+
+def read_validation(values: Sequence[dict[str, Any]]) -> list[ValidationRecord]:
+    """Records from JSON values; that of whole windows must be there."""
+    records = [ValidationRecord.from_dict(one) for one in values]
+    if not any(record.align == "window" for record in records):
+        raise ConfigError("validation: no record of whole windows")
+    return records
+
+
+def find_validation(records: Sequence[ValidationRecord], align: Align, delay: int) -> ValidationRecord:
+    """The record of rows that are scored like this; of whole windows, if there is none."""
+    whole = next(record for record in records if record.align == "window")
+    return next((record for record in records if (record.align, record.delay) == (align, delay)), whole)
+
+
+def upgrade_validation(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata or a checkpoint of format 1, whose fields threshold, quantiles and causal become records."""
+    causal = values.get("causal")
+    whole = {"align": "window", "delay": 0, "threshold": values["threshold"], "quantiles": values["quantiles"]}
+    last = [] if causal is None else [{"align": "last", "delay": 0, **causal}]
+    rest = {name: value for name, value in values.items() if name not in ("threshold", "quantiles", "causal")}
+    return {**rest, "format": 2, "validation": [whole, *last]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

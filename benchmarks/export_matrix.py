@@ -238,7 +238,7 @@ def check(entry: Entry, answer: Parts, expected: dict[str, Floats], exact: dict[
         layers_summed=layers_summed(metadata),
         usual_discrepancy=usual_discrepancy(metadata),
     )
-    entry.agreement = parity.agreement(scores, expected["score"], metadata.threshold.value)
+    entry.agreement = parity.agreement(scores, expected["score"], metadata.validation_of().threshold.value)
 
 
 def print_table(

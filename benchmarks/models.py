@@ -7,11 +7,11 @@ import polars as pl
 import torch
 
 from at_infer.config import DiscrepancyConfig, Fill, ModelConfig, Scaler, ScoreConfig
-from at_infer.thresholds.ratio import QUANTILE_LEVELS
+from at_infer.thresholds.quantiles import QUANTILE_LEVELS
 from export.pipeline import ExportConfig, export_model
 from training.checkpoint import Checkpoint
 from training.model import AnomalyTransformer
-from training.validation import calibrate
+from training.validation import measure_validation
 
 FEATURES = 25
 
@@ -28,11 +28,11 @@ def untrained(
     fill: Fill = "error",
     seed: int = 0,
 ) -> Checkpoint:
-    """Random weights, honestly calibrated on so many windows of noise."""
+    """Random weights, with the true validation scores of so many windows of noise."""
     torch.manual_seed(seed)
     network = AnomalyTransformer(config).eval()
     features, rows = config.features, windows * config.window
-    calibration = calibrate(
+    measured = measure_validation(
         network,
         torch.randn(rows, features),
         np.arange(0, rows, config.window),
@@ -51,11 +51,9 @@ def untrained(
         fill=fill,
         discrepancy=discrepancy,
         score=score,
-        threshold=calibration.threshold,
         quantile_levels=list(QUANTILE_LEVELS),
-        quantiles=calibration.quantiles,
-        causal=calibration.causal,
-        normal=calibration.normal,
+        validation=measured.records,
+        normal=measured.normal,
         train={},
     )
 

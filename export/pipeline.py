@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from at_infer import __version__
-from at_infer.config import Config, ScoreMode, head_rule
+from at_infer.config import Config, ScoreMode, find_validation, head_rule
 from at_infer.engines.tensorrt.batching import BatchProfile
 from at_infer.errors import CheckpointError, DataError, ExportError, OutputError
 from at_infer.models.kinds import Flavour
@@ -24,7 +24,7 @@ from at_infer.output import check_writable
 from at_infer.scoring.missing import Filler
 from at_infer.scoring.windows import ALIGNMENT, window_starts
 from at_infer.tables import read_table
-from at_infer.thresholds.ratio import threshold_from_quantiles
+from at_infer.thresholds.ratio import carried_threshold
 from export import parity
 from export.fold import fold
 from export.graphs import (
@@ -190,15 +190,17 @@ def _make(
     """One graph, through the parity gate."""
     score = replace(checkpoint.score, mode=config.score_mode or checkpoint.score.mode)
     discrepancy = replace(checkpoint.discrepancy, head_rule=head_rule(score.mode, checkpoint.discrepancy))
-    threshold, causal = checkpoint.threshold, checkpoint.causal
+    validation = checkpoint.validation
     if score.mode != checkpoint.score.mode:
-        levels = checkpoint.quantile_levels
-        if score.mode not in checkpoint.quantiles:
+        if not all(score.mode in record.quantiles for record in validation):
             raise CheckpointError(f"checkpoint: kept no validation scores of mode {score.mode}; train the model again")
-        threshold = threshold_from_quantiles(levels, checkpoint.quantiles[score.mode], threshold)
-        if causal is not None:
-            of_mode = threshold_from_quantiles(levels, causal.quantiles[score.mode], causal.threshold)
-            causal = replace(causal, threshold=of_mode)
+        validation = [
+            replace(
+                record,
+                threshold=carried_threshold(record.threshold, checkpoint.quantile_levels, record.quantiles[score.mode]),
+            )
+            for record in validation
+        ]
 
     def build(optimised: bool) -> ScoreGraph | AssociationsGraph:
         network = checkpoint.network()
@@ -221,8 +223,9 @@ def _make(
     if config.atol is not None and config.rtol is not None:
         tolerance = parity.Tolerance(config.atol, config.rtol)
     reference = build(optimised=False)
+    threshold = find_validation(validation, "window", 0).threshold.value
     figures = parity.check(
-        model, reference, precision=config.precision, threshold=threshold.value, real=real, tolerance=tolerance
+        model, reference, precision=config.precision, threshold=threshold, real=real, tolerance=tolerance
     )
     fp32_ops = FP32_OPS_BESIDE_PRODUCTS if config.on_turing else FP32_OPS
     if config.precision == "fp32":
@@ -241,10 +244,8 @@ def _make(
         discrepancy=discrepancy,
         score=score,
         alignment=ALIGNMENT,
-        threshold=threshold,
         quantile_levels=checkpoint.quantile_levels,
-        quantiles=checkpoint.quantiles,
-        causal=causal,
+        validation=validation,
         normal=checkpoint.normal,
         selection=checkpoint.train.get("selection"),
         precision=config.precision,

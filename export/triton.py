@@ -18,7 +18,7 @@ from at_infer.models.metadata import PREFIX, Metadata
 
 BATCH = (1, 32, 256)
 """Profile of an ONNX file that has none of its own."""
-PARAMETERS = ("at_infer", "graph", "columns", "fill", "score", "alignment", "threshold", "precision")
+PARAMETERS = ("at_infer", "graph", "columns", "fill", "score", "alignment", "precision")
 
 _TYPES: dict[int, str] = {
     TensorProto.FLOAT: "TYPE_FP32",
@@ -149,6 +149,7 @@ def _parameters(metadata: Metadata) -> list[dict[str, Any]]:
     """What a client must know to fill a window and to read a score, as JSON under the names of the ONNX file."""
     properties = metadata.to_properties()
     chosen = {PREFIX + key: properties[PREFIX + key] for key in PARAMETERS}
+    chosen[f"{PREFIX}threshold"] = json.dumps(metadata.validation_of().threshold.to_dict(), sort_keys=True)
     if metadata.engine is not None:
         chosen[f"{PREFIX}engine"] = properties[f"{PREFIX}engine"]
     return [{"key": key, "value": {"string_value": text}} for key, text in chosen.items()]

@@ -1,4 +1,4 @@
-"""Small checkpoints for tests of export and scoring: random weights, honest calibration."""
+"""Small checkpoints for tests of export and scoring: random weights, true validation scores."""
 
 from typing import Any
 

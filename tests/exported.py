@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from at_infer.config import DiscrepancyConfig, ModelConfig, Normal, Scaler, ScoreConfig, Threshold
-from at_infer.models.metadata import Metadata
+from at_infer.config import DiscrepancyConfig, ModelConfig, Normal, Scaler, ScoreConfig, Threshold, ValidationRecord
+from at_infer.models.metadata import FORMAT, Metadata
 
 WINDOW, FEATURES = 8, 3
 MODEL = ModelConfig(features=FEATURES, window=WINDOW, width=8, heads=2, layers=1, feed_forward=8)
@@ -11,7 +11,7 @@ MODEL = ModelConfig(features=FEATURES, window=WINDOW, width=8, heads=2, layers=1
 
 def metadata(**changes: Any) -> Metadata:
     values: dict[str, Any] = {
-        "format": 1,
+        "format": FORMAT,
         "at_infer": "0.1.0",
         "checkpoint_sha256": "0" * 64,
         "graph": "score",
@@ -24,10 +24,13 @@ def metadata(**changes: Any) -> Metadata:
         "discrepancy": DiscrepancyConfig(),
         "score": ScoreConfig(mode="paper"),
         "alignment": "tail",
-        "threshold": Threshold(value=0.25, method="ratio", ratio=0.01, validation_rows=100),
         "quantile_levels": [0.5, 1.0],
-        "quantiles": {"paper": [0.1, 0.3]},
-        "causal": None,
+        "validation": [
+            ValidationRecord(
+                threshold=Threshold(value=0.25, method="ratio", ratio=0.01, validation_rows=100),
+                quantiles={"paper": [0.1, 0.3]},
+            )
+        ],
         "normal": Normal(
             error=[0.5] * FEATURES,
             centred_error=[0.25] * FEATURES,

@@ -9,12 +9,24 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from at_infer.config import Calibrated, DiscrepancyConfig, Fill, ModelConfig, Normal, Scaler, ScoreConfig, Threshold
+from at_infer.config import (
+    Align,
+    DiscrepancyConfig,
+    Fill,
+    ModelConfig,
+    Normal,
+    Scaler,
+    ScoreConfig,
+    ValidationRecord,
+    find_validation,
+    read_validation,
+    upgrade_validation,
+)
 from at_infer.errors import AtInferError, CheckpointError
 from at_infer.output import atomic_path
 from training.model import AnomalyTransformer
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,16 +43,17 @@ class Checkpoint:
     """What to do with missing values, in training and again when scoring."""
     discrepancy: DiscrepancyConfig
     score: ScoreConfig
-    threshold: Threshold
     quantile_levels: list[float]
-    quantiles: dict[str, list[float]]
-    """Per score mode, quantiles of the validation scores at `quantile_levels`."""
-    causal: Calibrated | None
-    """The same for rows that are each the last of their window; None in checkpoints of earlier versions."""
+    validation: list[ValidationRecord]
+    """Threshold, and quantiles of the validation scores at `quantile_levels`, for each way to score a row."""
     normal: Normal | None
     """What is usual on the validation part, for modes that compare with it; None in checkpoints of earlier versions."""
     train: dict[str, Any]
     """TrainConfig, data, versions, and the history per step and per epoch."""
+
+    def validation_of(self, align: Align = "window", delay: int = 0) -> ValidationRecord:
+        """The record of rows that are scored like this; of whole windows, if there is none."""
+        return find_validation(self.validation, align, delay)
 
     def network(self) -> AnomalyTransformer:
         """The network with its weights, ready to score."""
@@ -63,10 +76,8 @@ class Checkpoint:
                 "fill": self.fill,
                 "discrepancy": self.discrepancy.to_dict(),
                 "score": self.score.to_dict(),
-                "threshold": self.threshold.to_dict(),
                 "quantile_levels": self.quantile_levels,
-                "quantiles": self.quantiles,
-                "causal": None if self.causal is None else self.causal.to_dict(),
+                "validation": [record.to_dict() for record in self.validation],
                 "normal": None if self.normal is None else self.normal.to_dict(),
                 "train": self.train,
             },
@@ -81,11 +92,14 @@ class Checkpoint:
             if isinstance(content, dict) and any(str(key).startswith("encoder.attn_layers") for key in content):
                 hint = "; it looks like one of the published implementation, load it with --published"
             raise CheckpointError(f"{path}: is not a checkpoint of at-infer{hint}")
-        if content["format"] != FORMAT:
+        if content["format"] not in (1, FORMAT):
             raise CheckpointError(
-                f"{path}: has checkpoint format {content['format']}, this version reads {FORMAT}; upgrade at-infer"
+                f"{path}: has checkpoint format {content['format']}, this version reads 1 and {FORMAT}; "
+                f"upgrade at-infer"
             )
         try:
+            if content["format"] == 1:
+                content = upgrade_validation(content)
             checkpoint = cls(
                 model=ModelConfig.from_dict(content["model"]),
                 state_dict=content["state_dict"],
@@ -96,10 +110,8 @@ class Checkpoint:
                 fill=content["fill"],
                 discrepancy=DiscrepancyConfig.from_dict(content["discrepancy"]),
                 score=ScoreConfig.from_dict(content["score"]),
-                threshold=Threshold.from_dict(content["threshold"]),
                 quantile_levels=content["quantile_levels"],
-                quantiles=content["quantiles"],
-                causal=None if content.get("causal") is None else Calibrated.from_dict(content["causal"]),
+                validation=read_validation(content["validation"]),
                 normal=None if content.get("normal") is None else Normal.from_dict(content["normal"]),
                 train=content["train"],
             )

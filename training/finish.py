@@ -7,14 +7,14 @@ from torch import Tensor
 
 from at_infer import __version__
 from at_infer.config import Fill, Normal, ScoreConfig, TrainConfig
-from at_infer.thresholds.ratio import QUANTILE_LEVELS
+from at_infer.thresholds.quantiles import QUANTILE_LEVELS
 from training.checkpoint import Checkpoint
 from training.data import TrainingData
 from training.model import AnomalyTransformer
 from training.resume import TrainingState
 from training.scales import learned_scales
 from training.selection import AutoScore, rate
-from training.validation import calibrate, first_rows, most_causal_windows, usual
+from training.validation import first_rows, measure_validation, most_causal_windows, usual
 
 
 def finish(
@@ -42,7 +42,7 @@ def finish(
     if isinstance(score, AutoScore):
         selection = _rate(score, network, data, normal, config, device)
         score = score.chosen(selection)
-    calibration = calibrate(
+    measured = measure_validation(
         network,
         validation_values,
         validation.starts,
@@ -65,11 +65,9 @@ def finish(
         fill=fill,
         discrepancy=config.discrepancy,
         score=score,
-        threshold=calibration.threshold,
         quantile_levels=list(QUANTILE_LEVELS),
-        quantiles=calibration.quantiles,
-        causal=calibration.causal,
-        normal=calibration.normal,
+        validation=measured.records,
+        normal=measured.normal,
         train={
             "config": config.to_dict(),
             "seed": config.seed,

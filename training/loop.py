@@ -60,7 +60,7 @@ def fit(
     begin: Callable[[bool], None] = lambda _resumed: None,
     observe: Observer = lambda _: None,
 ) -> Checkpoint:
-    """Train, keep the weights of the best epoch, and calibrate them on the validation part.
+    """Train, keep the weights of the best epoch, and record their scores on the validation part.
 
     With `resume_path` the state is kept there while training runs; with `resume` it is continued from there.
     `begin` is told, before the first step, whether it is.

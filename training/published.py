@@ -7,11 +7,11 @@ from torch import Tensor
 
 from at_infer.config import DiscrepancyConfig, ModelConfig, ScoreConfig
 from at_infer.errors import CheckpointError, ConfigError
-from at_infer.thresholds.ratio import QUANTILE_LEVELS
+from at_infer.thresholds.quantiles import QUANTILE_LEVELS
 from training.checkpoint import Checkpoint, read_tensors
 from training.data import DataConfig, load
 from training.model import AnomalyTransformer, sinusoids
-from training.validation import calibrate
+from training.validation import measure_validation
 
 
 def load_published(path: Path, *, window: int, heads: int | None = None) -> AnomalyTransformer:
@@ -73,7 +73,7 @@ def published_checkpoint(
         )
     discrepancy = DiscrepancyConfig(head_rule="published")
     values = torch.from_numpy(data.validation.values)
-    calibration = calibrate(
+    measured = measure_validation(
         network,
         values,
         data.validation.starts,
@@ -92,11 +92,9 @@ def published_checkpoint(
         fill="error",
         discrepancy=discrepancy,
         score=score,
-        threshold=calibration.threshold,
         quantile_levels=list(QUANTILE_LEVELS),
-        quantiles=calibration.quantiles,
-        causal=calibration.causal,
-        normal=calibration.normal,
+        validation=measured.records,
+        normal=measured.normal,
         train={"published": True},
     )
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from at_infer.config import (
     SCORE_MODES,
-    Calibrated,
+    Align,
     DiscrepancyConfig,
     ErrorKind,
     HeadRule,
@@ -19,11 +19,13 @@ from at_infer.config import (
     ScoreConfig,
     ScoreMode,
     Threshold,
+    ValidationRecord,
     head_rule,
 )
 from at_infer.models.criterion import anomaly_score, error_weights
 from at_infer.scoring.windows import MovingMean
-from at_infer.thresholds.ratio import quantiles, ratio_threshold
+from at_infer.thresholds.quantiles import quantiles
+from at_infer.thresholds.ratio import ratio_threshold
 from training.discrepancy import association_discrepancy
 from training.model import AnomalyTransformer
 from training.views import feature_errors
@@ -188,19 +190,15 @@ def most_causal_windows(trained_windows: int) -> int:
     return min(max(2_000, trained_windows // 4), 20_000)
 
 
-class Calibration(NamedTuple):
+class MeasuredValidation(NamedTuple):
     """What is recorded of the validation scores."""
 
-    threshold: Threshold
-    """For the chosen mode."""
-    quantiles: dict[str, list[float]]
-    """Per mode, at QUANTILE_LEVELS."""
-    causal: Calibrated
-    """The same for rows that are each the last of their window, with causal smoothing."""
+    records: list[ValidationRecord]
+    """Of whole windows, and of rows that are each the last of their window, with causal smoothing."""
     normal: Normal
 
 
-def calibrate(
+def measure_validation(
     network: AnomalyTransformer,
     values: Tensor,
     starts: NDArray[np.int64],
@@ -212,7 +210,7 @@ def calibrate(
     normal: Normal | None = None,
     batch_size: int = 32,
     most_causal_windows: int = 2_000,
-) -> Calibration:
+) -> MeasuredValidation:
     """Score the windows of the validation part in every mode; the chosen one gives the threshold.
 
     `series_rows` are the rows of each series that the windows cover: smoothing stops at their borders. Then the same
@@ -232,17 +230,20 @@ def calibrate(
         mode: smoothed(one_per_row(of_windows, starts), series_rows, score.smooth)
         for mode, of_windows in score_windows(starts).items()
     }
-    whole = _record(of_rows, score.mode, ratio)
+    whole = _record("window", of_rows, score.mode, ratio)
     rows = causal_rows(
         starts, series_rows, network.config.window, smooth=score.smooth, most_windows=most_causal_windows
     )
-    causal = _record({mode: rows.mean(s[:, -1]) for mode, s in score_windows(rows.starts).items()}, score.mode, ratio)
-    return Calibration(whole.threshold, whole.quantiles, causal, usually)
+    of_last = {mode: rows.mean(of_windows[:, -1]) for mode, of_windows in score_windows(rows.starts).items()}
+    return MeasuredValidation([whole, _record("last", of_last, score.mode, ratio)], usually)
 
 
-def _record(scores: dict[ScoreMode, NDArray[np.float32]], mode: ScoreMode, ratio: float) -> Calibrated:
+def _record(
+    align: Align, scores: dict[ScoreMode, NDArray[np.float32]], mode: ScoreMode, ratio: float
+) -> ValidationRecord:
     chosen = scores[mode]
     threshold = Threshold(
         value=ratio_threshold(chosen, ratio), method="ratio", ratio=ratio, validation_rows=chosen.size
     )
-    return Calibrated(threshold=threshold, quantiles={name: quantiles(of_rows) for name, of_rows in scores.items()})
+    kept: dict[str, list[float]] = {name: quantiles(of_rows) for name, of_rows in scores.items()}
+    return ValidationRecord(align=align, threshold=threshold, quantiles=kept)

@@ -86,7 +86,7 @@ def bench(
     agreements: list[Agreement] = []
     if check is not None:
         real = _real_windows(check, metadata.columns, metadata.model.window)
-        agreements = compare(contestants, real, metadata.threshold.value, max(sizes))
+        agreements = compare(contestants, real, metadata.validation_of().threshold.value, max(sizes))
 
     def tell(size: int) -> None:
         about = duration * len(contestants)

@@ -83,12 +83,13 @@ def evaluate(
     """
     if as_json and markdown:
         raise ConfigError("output: --json and --markdown exclude each other; give one")
-    per_day = rows_a_day(rows_per_day, interval)
     from at_infer.evaluation.evaluate import evaluate as run
     from at_infer.evaluation.table import as_text
     from at_infer.tables.labels import read_labelled
-    from at_infer.thresholds.choose import choose_protocol
+    from at_infer.thresholds.choose import choose_for_evaluation
+    from at_infer.thresholds.rates import rows_a_day
 
+    per_day = rows_a_day(rows_per_day, interval)
     rows = read_labelled(
         scores,
         labels,
@@ -98,7 +99,7 @@ def evaluate(
         series_column=series_column,
         join=join,
     )
-    chosen = choose_protocol(
+    chosen = choose_for_evaluation(
         rows.scores,
         rows.properties,
         source=scores,
@@ -106,7 +107,7 @@ def evaluate(
         delta=delta,
         validation=validation,
         engine=engine,
-        name=protocol,
+        protocol=protocol,
         train_scores=train_scores,
     )
     found = run(rows, chosen, seed=seed, rows_per_day=per_day)
@@ -114,13 +115,3 @@ def evaluate(
         print(json.dumps({"scores": scores, "labels": labels or scores, **found.to_dict()}, allow_nan=False))
     else:
         print(as_text(found, scores, markdown=markdown), end="")
-
-
-def rows_a_day(rows_per_day: float | None, interval: float | None) -> float | None:
-    """From either option."""
-    if rows_per_day is not None and interval is not None:
-        raise ConfigError("interval: --rows-per-day and --interval say the same; give one")
-    for name, value in (("rows per day", rows_per_day), ("interval", interval)):
-        if value is not None and not 0 < value < float("inf"):
-            raise ConfigError(f"{name}: {value:g} is not a positive number")
-    return 86_400 / interval if interval is not None else rows_per_day

@@ -82,8 +82,8 @@ def report(
 
       at-infer report ckpt.pt -o training.html
     """
-    from at_infer.cli.evaluate import rows_a_day
     from at_infer.output import check_writable
+    from at_infer.thresholds.rates import rows_a_day
 
     check_writable(output, overwrite=overwrite)
     if png is not None:
@@ -154,10 +154,10 @@ def _report_training(path: Path, output: Path, png: Path | None, *, overwrite: b
         source=str(path),
         model=known.model,
         score_mode=known.score.mode,
-        threshold=known.threshold,
+        threshold=known.validation_of().threshold,
         columns=known.columns,
         quantile_levels=known.quantile_levels,
-        quantiles=known.quantiles,
+        quantiles=known.validation_of().quantiles,
         epochs=train["epochs"],
         best_epoch=train["best_epoch"],
         steps=steps,

@@ -2,21 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from at_infer.cli.evaluate import rows_a_day
-from at_infer.config import check_ratio
-from at_infer.errors import ConfigError, DataError
+from at_infer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from at_infer.config import Align
-    from at_infer.models.metadata import Metadata
-    from at_infer.thresholds.quantiles import Choice, ValidationScores
+    from at_infer.thresholds.methods import Comparison
 
 SCORES, METHOD, COPY = "Validation scores", "Method", "Output"
-WHAT: "dict[Align, str]" = {"window": "whole windows", "last": "last rows of windows"}
 
 
 def threshold(
@@ -73,144 +68,48 @@ def threshold(
 
       at-infer threshold model.onnx --method spot --false-alarms-per-day 0.5 --interval 60 -o quiet.onnx
     """
-    per_day = rows_a_day(rows_per_day, interval)
-    _check(method, ratio, delta, false_alarms_per_day, output)
     from at_infer.models.copies import check_copy, write_copy
-    from at_infer.thresholds.choose import read_model_metadata
-    from at_infer.thresholds.quantiles import choices, flagged
+    from at_infer.thresholds.methods import MethodOptions, compare_methods, with_thresholds
+    from at_infer.thresholds.rates import rows_a_day
+    from at_infer.thresholds.recorded import WHAT, read_model_metadata
 
+    if output is not None and method is None:
+        raise ConfigError("threshold: --output needs --method, the choice is yours")
+    options = MethodOptions(
+        method=method,
+        ratio=ratio,
+        delta=delta,
+        false_alarms_per_day=false_alarms_per_day,
+        rows_per_day=rows_a_day(rows_per_day, interval),
+    )
     metadata = read_model_metadata(model)
     if output is not None:
         check_copy(model, output, overwrite=overwrite)
-    shown: list[_Shown] = []
-    for kind, known in _scores(model, metadata, scores, align).items():
-        recorded = metadata.calibrated(kind).threshold
-        found = [
-            flagged(known, "recorded", f"in the model, by {recorded.method}", recorded.value, per_day),
-            *choices(known, ratio=ratio, delta=delta, false_alarms_per_day=false_alarms_per_day, rows_per_day=per_day),
-        ]
-        chosen = next((choice for choice in found if choice.method == method), None)
-        if chosen is not None and chosen.threshold is None:
-            raise ConfigError(f"threshold: {chosen.note}; these are the scores of {WHAT[kind]}")
-        if chosen is not None:
-            metadata = _with(metadata, kind, known, chosen, ratio)
-        shown.append(_Shown(kind, known, found, chosen))
+    found = compare_methods(model, metadata, options, scores=scores, align=align)
     if output is not None:
-        write_copy(model, output, metadata)
+        write_copy(model, output, with_thresholds(metadata, found, ratio))
     if as_json:
-        document: dict[str, Any] = {
+        document: dict[str, object] = {
             "model": str(model),
-            "rows_per_day": per_day,
+            "rows_per_day": options.rows_per_day,
             "method": method,
             "output": None if output is None else str(output),
             **dict.fromkeys(WHAT),
-            **{entry.kind: entry.to_dict() for entry in shown},
+            **{one.align: one.to_dict() for one in found},
         }
         print(json.dumps(document, allow_nan=False))
     else:
-        print("\n\n".join("\n".join(_lines(entry)) for entry in shown))
+        print("\n\n".join("\n".join(_lines(one, WHAT[one.align])) for one in found))
         if output is not None:
-            values = ", ".join(f"{e.chosen.threshold:.6g} for {WHAT[e.kind]}" for e in shown if e.chosen is not None)
+            values = ", ".join(f"{one.chosen.threshold:.6g} for {WHAT[one.align]}" for one in found if one.chosen)
             print(f"\n{output}: a copy with thresholds by {method}: {values}")
 
 
-class _Shown(NamedTuple):
-    """Scores of one kind, what each method finds in them, and the method that was asked for."""
-
-    kind: "Align"
-    known: "ValidationScores"
-    found: list["Choice"]
-    chosen: "Choice | None"
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values only."""
-        from dataclasses import asdict
-
-        from at_infer.thresholds.quantiles import histogram
-
-        return {
-            "scores": self.known.source,
-            "rows": self.known.rows,
-            "choices": [asdict(choice) for choice in self.found],
-            "histogram": [asdict(one) for one in histogram(self.known)],
-        }
-
-
-def _with(metadata: "Metadata", kind: "Align", known: "ValidationScores", chosen: "Choice", ratio: float) -> "Metadata":
-    """Metadata with the threshold that was chosen."""
-    from dataclasses import replace
-
-    from at_infer.config import Calibrated, Threshold
-
-    assert chosen.threshold is not None
-    kept = Threshold(
-        value=chosen.threshold,
-        method={"spot": "peaks-over-threshold"}.get(chosen.method, chosen.method),
-        ratio=ratio if chosen.method == "ratio" else None,
-        validation_rows=known.rows,
-    )
-    if kind == "window":
-        return replace(metadata, threshold=kept)
-    quantiles: dict[str, list[float]] = {metadata.score.mode: known.at_levels(metadata.quantile_levels)}
-    causal = metadata.causal or Calibrated(threshold=kept, quantiles=quantiles)
-    return replace(metadata, causal=replace(causal, threshold=kept))
-
-
-def _check(
-    method: str | None, ratio: float, delta: float | None, false_alarms_per_day: float, output: Path | None
-) -> None:
-    if output is not None and method is None:
-        raise ConfigError("threshold: --output needs --method, the choice is yours")
-    if method == "fixed" and delta is None:
-        raise ConfigError("threshold: --method fixed needs --delta")
-    check_ratio(ratio)
-    if delta is not None and not abs(delta) < 3e38:
-        raise ConfigError(f"delta: {delta} is not a finite number")
-    if not 0 < false_alarms_per_day < float("inf"):
-        raise ConfigError(f"false alarms per day: {false_alarms_per_day:g} is not a positive number")
-
-
-def _scores(
-    model: Path, metadata: "Metadata", source: str | None, align: "Align | None"
-) -> "dict[Align, ValidationScores]":
-    """Of a file that this model wrote, or the quantiles that it kept."""
-    from at_infer.models.metadata import PREFIX
-    from at_infer.tables.labels import read_scores
-    from at_infer.thresholds.choose import written_align
-    from at_infer.thresholds.quantiles import ValidationScores
-
-    if source is None:
-        found: dict[Align, ValidationScores] = {}
-        for kind in WHAT:
-            if (kind == "last" and metadata.causal is None) or align not in (None, kind):
-                continue
-            known = metadata.calibrated(kind)
-            values = known.quantiles.get(metadata.score.mode)
-            if values is not None:
-                rows = known.threshold.validation_rows
-                found[kind] = ValidationScores(f"quantiles kept in {model}", rows, metadata.quantile_levels, values)
-        if not found:
-            which = "" if align is None else f" of {WHAT[align]}"
-            raise DataError(f"{model}: kept no validation scores of mode {metadata.score.mode}{which}; pass --scores")
-        return found
-    read = read_scores(source)
-    expected = {"checkpoint_sha256": metadata.checkpoint_sha256, "score": metadata.score.to_dict()}
-    for name, value in expected.items():
-        written = read.properties.get(PREFIX + name)
-        if written is not None and json.loads(written) != value:
-            what = "another model" if name == "checkpoint_sha256" else "another score mode, temperature or smoothing"
-            raise DataError(f"{source}: has scores of {what}; score with {model.name} as it is")
-    kind = written_align(read.properties)
-    if align not in (None, kind):
-        raise DataError(f"{source}: has scores of {WHAT[kind]}; leave --align out, or score with --align {align}")
-    return {kind: ValidationScores.of_scores(source, read.scores)}
-
-
-def _lines(shown: _Shown) -> list[str]:
+def _lines(shown: "Comparison", what: str) -> list[str]:
     from at_infer.thresholds.quantiles import histogram
 
-    known, found = shown.known, shown.found
-    lines = [f"{known.rows} validation scores of {WHAT[shown.kind]} ({known.source})", ""]
+    known, found = shown.scores, shown.choices
+    lines = [f"{known.rows} validation scores of {what} ({known.source})", ""]
     bins = histogram(known)
     widest = max(one.share for one in bins)
     for one in bins:

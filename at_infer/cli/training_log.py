@@ -105,7 +105,7 @@ class _TextLog:
         if checkpoint.train["selection"]:
             out.print(_selection_table(checkpoint.train["selection"]))
         out.print(table)
-        threshold, score = checkpoint.threshold, checkpoint.score
+        threshold, score = checkpoint.validation_of().threshold, checkpoint.score
         if score.error_kind.normalised:
             out.print("  errors of each feature are divided by their mean on the validation part", markup=False)
         if score.smooth > 1:
@@ -115,11 +115,11 @@ class _TextLog:
             f"{threshold.validation_rows} validation rows",
             markup=False,
         )
-        if checkpoint.causal is not None:
-            causal = checkpoint.causal.threshold
+        live = checkpoint.validation_of("last")
+        if live.align == "last":
             out.print(
                 f"  of rows that are the last of their window (watch, score --align last): threshold "
-                f"{causal.value:.4g}, from {causal.validation_rows} rows",
+                f"{live.threshold.value:.4g}, from {live.threshold.validation_rows} rows",
                 markup=False,
             )
         out.print(f"{path}: best epoch {summary['best_epoch']} of {summary['epochs']}", markup=False)
@@ -173,16 +173,17 @@ def _summary(checkpoint: "Checkpoint") -> dict[str, Any]:
     """What was learnt, in a few numbers."""
     shown = {"median": 0.5, "99 %": 0.99, "99.9 %": 0.999, "max": 1.0}
     index = {name: checkpoint.quantile_levels.index(level) for name, level in shown.items()}
+    whole, live = checkpoint.validation_of(), checkpoint.validation_of("last")
     return {
         "epochs": len(checkpoint.train["epochs"]),
         "best_epoch": checkpoint.train["best_epoch"],
         "validation_scores": {
-            mode: {name: values[i] for name, i in index.items()} for mode, values in checkpoint.quantiles.items()
+            mode: {name: values[i] for name, i in index.items()} for mode, values in whole.quantiles.items()
         },
         "score_mode": checkpoint.score.mode,
         "score": checkpoint.score.to_dict(),
         "selection": checkpoint.train["selection"],
-        "threshold": checkpoint.threshold.value,
-        "causal_threshold": None if checkpoint.causal is None else checkpoint.causal.threshold.value,
-        "ratio": checkpoint.threshold.ratio,
+        "threshold": whole.threshold.value,
+        "causal_threshold": live.threshold.value if live.align == "last" else None,
+        "ratio": whole.threshold.ratio,
     }

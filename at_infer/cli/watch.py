@@ -151,7 +151,6 @@ def watch(
                 format=format_,
                 header=None if header is None else [name.strip() for name in header.split(",")],
             )
-            asked = ratio if ratio is not None else stream.scorer.calibrated.threshold.ratio
             kept: dict[str, Any] = {}
             if state is not None:
                 check_writable(state, overwrite=True)
@@ -164,7 +163,7 @@ def watch(
                     sys.stdout.buffer,
                     _say,
                     max_delay_s=max_delay_ms / 1000,
-                    expected_share=asked if threshold is None else None,
+                    expected_share=stream.scorer.chosen.ratio,
                     first_row=kept.get("row", 0),
                     state=state,
                     state_interval_s=state_interval,

@@ -16,7 +16,7 @@ from at_infer.evaluation.metrics.ranking import rank
 from at_infer.evaluation.metrics.runs import runs
 from at_infer.evaluation.metrics.vus import BUFFER, THRESHOLDS, volumes
 from at_infer.tables.labels import LabelledRows
-from at_infer.thresholds.choose import Protocol
+from at_infer.thresholds.choose import ChosenThreshold
 
 ROC_RATIOS = (0.005, 0.01, 0.015, 0.02, 0.1, 0.2, 0.3)
 """The paper's."""
@@ -64,7 +64,7 @@ class Evaluation:
     anomalous_rows: int
     segments: int
     joined_on: str
-    protocol: Protocol
+    threshold: ChosenThreshold
     baseline_ratio: float
     every_nth: int
     """N of the baseline that alarms on every Nth row."""
@@ -83,20 +83,24 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only."""
-        return asdict(self)
+        values = asdict(self)
+        del values["threshold"]
+        return {**values, "protocol": self.threshold.to_dict()}
 
 
-def evaluate(rows: LabelledRows, protocol: Protocol, *, seed: int = 0, rows_per_day: float | None = None) -> Evaluation:
-    """Score against labels and baselines; the threshold is the protocol's."""
+def evaluate(
+    rows: LabelledRows, threshold: ChosenThreshold, *, seed: int = 0, rows_per_day: float | None = None
+) -> Evaluation:
+    """Score against labels and baselines."""
     scores, labels = rows.scores, rows.labels
     if not len(scores):
         raise DataError("scores: no row has a score; there is nothing to evaluate")
     if labels.all() or not labels.any():
         kind = "anomalous" if labels.any() else "normal"
         raise DataError(f"labels: every scored row is {kind}; metrics need rows of both kinds")
-    alarms = scores > np.float32(protocol.threshold)
+    alarms = scores > np.float32(threshold.value)
     # At least one alarm: beside a silent score stands one row.
-    ratio = max(protocol.ratio if protocol.ratio is not None else float(alarms.mean()), 1 / len(scores))
+    ratio = max(threshold.ratio if threshold.ratio is not None else float(alarms.mean()), 1 / len(scores))
     contestants = {"score": Contestant(scores, alarms)}
     for name in NAMES:
         made = baseline(name, len(scores), ratio, seed)
@@ -124,7 +128,7 @@ def evaluate(rows: LabelledRows, protocol: Protocol, *, seed: int = 0, rows_per_
         anomalous_rows=int(labels.sum()),
         segments=len(runs(labels)),
         joined_on=rows.joined_on,
-        protocol=protocol,
+        threshold=threshold,
         baseline_ratio=ratio,
         every_nth=nth(ratio),
         seed=seed,
@@ -134,7 +138,7 @@ def evaluate(rows: LabelledRows, protocol: Protocol, *, seed: int = 0, rows_per_
         per_series_mean=_mean(of_series),
         series=series,
         one_kind_series=len(rows.series) - len(series),
-        roc=[_roc_point(scores, labels, ratio, delta, seed) for ratio, delta in protocol.roc_thresholds(ROC_RATIOS)],
+        roc=[_roc_point(scores, labels, ratio, delta, seed) for ratio, delta in threshold.at_ratios(ROC_RATIOS)],
     )
 
 

@@ -65,8 +65,8 @@ def _preamble(found: Evaluation, source: str) -> Iterator[str]:
         f"{found.segments} segments; {found.unscored_rows} rows without a score left out; labels joined on "
         f"{found.joined_on}"
     )
-    yield f"Threshold {found.protocol.threshold:.6g}: {found.protocol.how}"
-    rate = "the model's ratio r" if found.protocol.ratio is not None else "the model's rate of alarms"
+    yield f"Threshold {found.threshold.value:.6g}: {found.threshold.how}"
+    rate = "the model's ratio r" if found.threshold.ratio is not None else "the model's rate of alarms"
     yield (
         f"Baselines: random is uniform (seed {found.seed}); random and every Nth row (N = {found.every_nth}) alarm at "
         f"{rate}, {found.baseline_ratio:.4g}; constant alarms on every row"
@@ -114,7 +114,7 @@ def _verdict(found: Evaluation) -> Iterator[str]:
     adjusted, plain = found.concatenated["pa_f1"], found.concatenated["vus_pr"]
     best = max((value or 0.0, name) for name, value in adjusted.items() if name != "score")
     yield ""
-    if found.protocol.leaking:
+    if found.threshold.leaking:
         yield "LEAKING: the threshold has seen the test scores; do not compare these figures with honest ones."
     if (adjusted["score"] or 0.0) <= best[0]:
         yield (

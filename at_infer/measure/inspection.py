@@ -62,8 +62,7 @@ def inspect_onnx(path: Path) -> Report:
         notes = ["not exported by at-infer: columns, scaler, window and threshold are unknown"]
         return Report(file=str(path), kind="onnx", what="ONNX model", facts=facts, metadata=None, notes=notes)
     what = f"{metadata.graph} graph in ONNX, {metadata.precision}, exported by at-infer {metadata.at_infer}"
-    in_order = metadata.to_dict() | values  # ONNX Runtime returns them in any order
-    return Report(file=str(path), kind="onnx", what=what, facts=facts, metadata=in_order)
+    return Report(file=str(path), kind="onnx", what=what, facts=facts, metadata=metadata.to_dict())
 
 
 def inspect_plan(path: Path) -> Report:
@@ -125,10 +124,20 @@ def rows(report: Report) -> Iterator[tuple[str, str]]:
                 yield "size", f"{value / 1e6:.3g} MB ({value} bytes)"
             elif isinstance(value, Mapping) and value and name != "columns":
                 yield from ((f"{name}.{key}", shorten(entry)) for key, entry in value.items())
+            elif name == "validation" and isinstance(value, list):
+                yield from (entry for record in value for entry in _validation_rows(record))
             elif isinstance(value, list) and value and all(isinstance(v, Mapping) and "shape" in v for v in value):
                 yield from ((name, f"{v['name']}  {v['type']} {v['shape']}") for v in value)
             else:
                 yield name, shorten(value)
+
+
+def _validation_rows(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """`validation.window.threshold.value` and so on."""
+    delay = f"-{record['delay']}" if record.get("delay") else ""
+    for part in ("threshold", "quantiles"):
+        for key, entry in record.get(part, {}).items():
+            yield f"validation.{record.get('align')}{delay}.{part}.{key}", shorten(entry)
 
 
 def shorten(value: Any) -> str:

@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
 from at_infer.config import (
     Align,
-    Calibrated,
     Config,
     DiscrepancyConfig,
     Fill,
@@ -15,11 +14,14 @@ from at_infer.config import (
     Normal,
     Scaler,
     ScoreConfig,
-    Threshold,
+    ValidationRecord,
+    find_validation,
+    read_validation,
+    upgrade_validation,
 )
 from at_infer.errors import AtInferError, EngineError
 
-FORMAT = 1
+FORMAT = 2
 PREFIX = "at_infer."
 
 Graph = Literal["score", "associations"]
@@ -30,10 +32,8 @@ _NESTED: dict[str, type[Config]] = {
     "discrepancy": DiscrepancyConfig,
     "score": ScoreConfig,
     "normal": Normal,
-    "threshold": Threshold,
-    "causal": Calibrated,
 }
-_ADDED = ("causal", "normal", "selection")  # unknown to earlier versions of at-infer: None in their models
+_ADDED = ("normal", "selection")  # unknown to earlier versions of at-infer: None in their models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +62,9 @@ class Metadata:
     score: ScoreConfig
     alignment: str
     """How windows are laid over rows and which window scores a row."""
-    threshold: Threshold
-    """For the recorded score mode."""
     quantile_levels: list[float]
-    quantiles: dict[str, list[float]]
-    """Per score mode, quantiles of the validation scores at `quantile_levels`."""
-    causal: Calibrated | None
-    """The same for rows that are each scored as the last of their window; None if nobody looked."""
+    validation: list[ValidationRecord]
+    """Threshold, and quantiles of the validation scores at `quantile_levels`, for each way to score a row."""
     normal: Normal | None
     """What is usual on the validation part, for modes that compare with it; None if nobody looked."""
     selection: list[dict[str, Any]] | None
@@ -83,18 +79,23 @@ class Metadata:
     engine: dict[str, Any] | None
     """Of a plan: flavour, version, compute capabilities, sha256 of the plan and of its ONNX file."""
 
-    def calibrated(self, align: Align) -> Calibrated:
-        """What is known of rows that are scored like this; of whole windows, if there is nothing better."""
-        if align == "last" and self.causal is not None:
-            return self.causal
-        return Calibrated(threshold=self.threshold, quantiles=self.quantiles)
+    def validation_of(self, align: Align = "window", delay: int = 0) -> ValidationRecord:
+        """The record of rows that are scored like this; of whole windows, if there is none."""
+        return find_validation(self.validation, align, delay)
+
+    def with_validation(self, record: ValidationRecord) -> Self:
+        """The same with another record, in place of one for the same way to score."""
+        others = [one for one in self.validation if (one.align, one.delay) != (record.align, record.delay)]
+        records = sorted([*others, record], key=lambda one: (one.align != "window", one.delay))
+        return replace(self, validation=records)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only."""
-        return {
+        values = {
             entry.name: value.to_dict() if hasattr(value := getattr(self, entry.name), "to_dict") else value
             for entry in fields(self)
         }
+        return values | {"validation": [record.to_dict() for record in self.validation]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: str) -> Self:
@@ -102,15 +103,18 @@ class Metadata:
         found = values.get("format")
         if isinstance(found, int) and found > FORMAT:
             raise EngineError(f"{source}: was exported with metadata format {found}; upgrade at-infer to read it")
-        values = {**dict.fromkeys(_ADDED), **values}
-        missing = [entry.name for entry in fields(cls) if entry.name not in values]
-        if missing:
-            raise EngineError(f"{source}: its metadata lack {', '.join(missing)}; export the model again")
-        known = {entry.name: values[entry.name] for entry in fields(cls)}
         try:
+            values = {**dict.fromkeys(_ADDED), **(upgrade_validation(values) if found == 1 else values)}
+            missing = [entry.name for entry in fields(cls) if entry.name not in values]
+            if missing:
+                raise EngineError(f"{source}: its metadata lack {', '.join(missing)}; export the model again")
+            known = {entry.name: values[entry.name] for entry in fields(cls)}
+            known["validation"] = read_validation(known["validation"])
             for name, kind in _NESTED.items():
                 if known[name] is not None or name not in _ADDED:
                     known[name] = kind.from_dict(known[name])
+        except EngineError:
+            raise
         except (AtInferError, KeyError, TypeError, AttributeError) as error:
             raise EngineError(f"{source}: its metadata are damaged ({error}); export the model again") from None
         return cls(**known)

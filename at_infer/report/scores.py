@@ -5,15 +5,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from at_infer.errors import ConfigError, DataError
+from at_infer.errors import ConfigError
 from at_infer.report.attention import SeenWindow, look_inside
 from at_infer.report.details import Details, look_closer
 from at_infer.report.grid import Grid, choose_grid
 from at_infer.report.overview import Observe, Overview, look
 from at_infer.report.windows import Reconstructor, open_associations
 from at_infer.tables.scores import ScoredFile
+from at_infer.thresholds.choose import choose_for_report
 
 MOST_SERIES = 500
 
@@ -58,7 +57,7 @@ def survey_scores(
     """Look at all scores, and closer at the worst of them."""
     if engine is not None and data is None:
         raise ConfigError("engine: associations are those of rows; pass the scored data with --data")
-    value = _threshold(file, threshold)
+    value = choose_for_report(file.properties, source=str(file.source), threshold=threshold)
     opened = None if engine is None else open_associations(engine)
     try:
         reconstructor = None
@@ -89,17 +88,6 @@ def survey_scores(
         notes=[],
     )
     return replace(report, notes=_notes(report, data, reconstructor))
-
-
-def _threshold(file: ScoredFile, given: float | None) -> float:
-    if given is not None:
-        if not abs(given) <= float(np.finfo(np.float32).max):
-            raise ConfigError(f"threshold: {given} is not a finite number")
-        return given
-    recorded = file.properties.get("at_infer.threshold")
-    if recorded is None:
-        raise DataError(f"{file.source}: knows no threshold; pass --threshold")
-    return float(recorded)
 
 
 def _columns(file: ScoredFile) -> list[str] | None:

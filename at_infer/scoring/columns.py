@@ -48,7 +48,7 @@ def scored_properties(scorer: Scorer) -> dict[str, str]:
         "columns": known.columns,
         "score": scorer.config.to_dict(),
         "threshold": scorer.threshold,
-        "validation": scorer.validation(),
+        "validation": scorer.chosen.to_properties(),
         "alignment": scorer.layout.rule,
         "layout": scorer.layout.to_dict(),
         "options": scorer.options.to_dict(),

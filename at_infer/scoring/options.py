@@ -3,20 +3,17 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from at_infer.config import Align, Config, ScoreMode
 from at_infer.engines import Provider
 from at_infer.errors import ConfigError
 from at_infer.models.metadata import Metadata
 from at_infer.tables.columns import Columns
 from at_infer.threads import check_threads
+from at_infer.thresholds.choose import check_threshold
 
 Explain = Literal["none", "top", "all"]
 ShortSeries = Literal["error", "skip", "pad"]
 BadRows = Literal["error", "null"]
-
-LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +44,7 @@ class ScoreOptions(Config):
         self._choice("short_series", ShortSeries)
         self._choice("on_bad_rows", BadRows)
         self._choice("explain", Explain)
-        number = isinstance(self.threshold, float | int) and abs(self.threshold) <= LARGEST
-        if not (number or self.threshold in (None, "auto")):
-            raise ConfigError(f"threshold: {self.threshold!r} is neither a finite number nor auto")
-        if self.threshold is not None and self.ratio is not None:
-            raise ConfigError("threshold: --threshold and --ratio exclude each other; give one")
+        check_threshold(self.threshold, self.ratio)
         if self.align == "last" and self.short_series == "pad":
             raise ConfigError("short series: --align last has no score before a full window; use skip instead of pad")
         if self.align == "last" and self.stride not in (None, 1):

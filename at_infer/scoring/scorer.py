@@ -3,7 +3,7 @@
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +16,7 @@ from at_infer.models.metadata import Metadata
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.rows import Bools, RowScorer, RowSettings
 from at_infer.scoring.windows import Floats, WindowLayout
-from at_infer.thresholds.ratio import gap_threshold, quantile_threshold, threshold_from_quantiles
+from at_infer.thresholds.choose import choose_for_scoring
 
 BATCH_SIZES = (4, 8, 16, 32)  # more was never faster on a CPU, and takes memory
 USUAL_BATCH = 8
@@ -56,8 +56,16 @@ class Scorer:
                 raise EngineError(f"{self.engine.path}: cannot score, it lacks {lacks}; use at-infer export")
             self.metadata: Metadata = self.engine.metadata
             self.config = self._score_config()
-            self.calibrated = self.metadata.calibrated(self.options.align)
-            self.threshold = self._threshold()
+            self.chosen = choose_for_scoring(
+                self.metadata,
+                self.config,
+                source=str(self.engine.path),
+                threshold=self.options.threshold,
+                ratio=self.options.ratio,
+                align=self.options.align,
+                stride=self.options.stride,
+            )
+            self.threshold = self.chosen.value
             window = self.metadata.model.window
             stride = 1 if self.options.align == "last" else window
             self.layout = WindowLayout(
@@ -193,71 +201,10 @@ class Scorer:
             raise ConfigError(f"score mode: {config.mode} here compares {NOTHING_USUAL}")
         return config
 
-    def _threshold(self) -> float:
-        """The one asked for, or the model's own; never one that belongs to another score."""
-        recorded, config, options = self.metadata.score, self.config, self.options
-        if isinstance(options.threshold, float | int):
-            return float(options.threshold)
-        changed = {
-            "smooth": config.smooth != recorded.smooth,
-            "temperature": config.mode == "published" and config.temperature != recorded.temperature,
-            "normalise errors": config.error_kind
-            != replace(config, normalise_errors=recorded.normalise_errors).error_kind,
-        }
-        for name in (name for name, is_changed in changed.items() if is_changed):
-            was = getattr(recorded, name.replace(" ", "_"))
-            shown = was if isinstance(was, bool) else f"{was:g}"
-            raise ConfigError(
-                f"threshold: the model's belongs to {name} {shown}; with another {name} pass --threshold with a number"
-            )
-        if options.threshold is None and options.ratio is None and config.mode == recorded.mode:
-            return self.calibrated.threshold.value
-        levels, values = self.metadata.quantile_levels, self.calibrated.quantiles.get(config.mode)
-        if values is None:
-            raise ConfigError(
-                f"threshold: {self.engine.path} kept no validation scores of mode {config.mode} with --align "
-                f"{options.align}; pass --threshold with a number"
-            )
-        if options.threshold == "auto":
-            return gap_threshold(levels, values)
-        if options.ratio is not None:
-            return quantile_threshold(levels, values, options.ratio)
-        return threshold_from_quantiles(levels, values, self.calibrated.threshold).value
-
     @property
     def notes(self) -> list[str]:
         """What a user should know before trusting the verdicts."""
-        if isinstance(self.options.threshold, float | int):
-            return []
-        found = []
-        if self.options.align == "last" and self.metadata.causal is None:
-            found.append(
-                f"{self.engine.path}: has no threshold for last rows of windows, and that of whole windows flags more "
-                f"of them than it should; score normal rows with --align last and let at-infer threshold --scores "
-                f"write one, or train anew (docs/live.md, threshold)"
-            )
-        if self.options.align == "window" and self.layout.stride < self.layout.window:
-            found.append(
-                f"{self.engine.path}: with --stride a row gets the mean of several windows, which has lower peaks; a "
-                f"threshold of single windows, as training makes it, flags fewer rows than it should "
-                f"(docs/scoring.md, threshold and verdict)"
-            )
-        return found
-
-    def validation(self) -> dict[str, Any] | None:
-        """Quantiles of the validation scores, formed as the scores are here; None if none were kept."""
-        recorded, config = self.metadata.score, self.config
-        values = self.calibrated.quantiles.get(config.mode)
-        if values is None or replace(config, mode=recorded.mode) != recorded:
-            return None
-        own = self.options.threshold is None
-        ratio = self.options.ratio if self.options.ratio is not None else self.calibrated.threshold.ratio
-        return {
-            "levels": self.metadata.quantile_levels,
-            "quantiles": values,
-            "ratio": ratio if own else None,
-            "rows": self.calibrated.threshold.validation_rows,
-        }
+        return list(self.chosen.notes)
 
     def _check_outputs(self) -> None:
         """What the options ask for must be among the engine's outputs."""

@@ -1,7 +1,6 @@
-"""Where the threshold of an evaluation comes from: validation scores, a number, or, by name, the published leak."""
+"""The one place that chooses a threshold: for scoring, for an evaluation, for a report."""
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -9,199 +8,238 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.config import Align, ScoreConfig
+from at_infer.config import Align, ScoreConfig, ValidationRecord, check_finite, check_ratio
 from at_infer.errors import ConfigError, DataError
-from at_infer.models.metadata import PREFIX, Metadata
-from at_infer.tables.labels import read_scores
-from at_infer.thresholds.ratio import QUANTILE_LEVELS, quantile_threshold, quantiles, ratio_threshold
+from at_infer.models.metadata import Metadata
+from at_infer.thresholds.quantiles import ValidationScores
+from at_infer.thresholds.ratio import carried_threshold
+from at_infer.thresholds.recorded import (
+    Recorded,
+    kept_scores,
+    read_validation_scores,
+    recorded_in_model,
+    recorded_in_scores,
+)
 
-Name = Literal["paper", "published-leaking"]
+ProtocolName = Literal["paper", "published-leaking"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Protocol:
+class ChosenThreshold:
     """A threshold and how it was found."""
 
-    name: Name
-    threshold: float
+    value: float
     how: str
     """In words."""
-    ratio: float | None
-    """Share of the validation scores above the threshold; None: not known."""
-    leaking: bool
-    """The threshold has seen the scores it is judged on."""
-    levels: list[float] | None = None
-    values: list[float] | None = None
-    """Quantiles of the validation scores, if they are known."""
-
-    def roc_thresholds(self, ratios: Sequence[float]) -> Iterator[tuple[float, float]]:
-        """Ratio and threshold, if validation scores are known."""
-        if self.levels is not None and self.values is not None:
-            for ratio in ratios:
-                yield ratio, quantile_threshold(self.levels, self.values, ratio)
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What a file of scores or a model knows of thresholds."""
-
-    source: str
-    threshold: float | None = None
     ratio: float | None = None
-    levels: list[float] | None = None
-    values: list[float] | None = None
+    """Share of the validation scores above it; None: not known."""
+    validation: ValidationScores | None = None
+    """Scores of the validation rows that are formed as the scores in question, if they are known."""
+    notes: tuple[str, ...] = ()
+    """What a user should know before trusting the verdicts."""
+    leaking: bool = False
+    """The threshold has seen the scores it is judged on, as in the published code."""
+
+    def at_ratios(self, ratios: Sequence[float]) -> Iterator[tuple[float, float]]:
+        """Ratio and threshold, if validation scores are known."""
+        if self.validation is not None:
+            for ratio in ratios:
+                yield ratio, self.validation.at_ratio(ratio)
+
+    def to_properties(self) -> dict[str, Any] | None:
+        """What a file of scores keeps of the validation scores."""
+        if self.validation is None:
+            return None
+        known = self.validation
+        return {"levels": known.levels, "quantiles": known.values, "ratio": self.ratio, "rows": known.rows}
+
+    def to_dict(self) -> dict[str, Any]:
+        """For an evaluation, JSON values only."""
+        known = self.validation
+        return {
+            "name": "published-leaking" if self.leaking else "paper",
+            "threshold": self.value,
+            "how": self.how,
+            "ratio": self.ratio,
+            "leaking": self.leaking,
+            "levels": None if known is None else known.levels,
+            "values": None if known is None else known.values,
+        }
 
 
-def choose_protocol(
+def check_threshold(threshold: object, ratio: float | None) -> None:
+    """Of options for scoring: a finite number, `auto`, or a ratio instead."""
+    if threshold is not None and threshold != "auto":
+        if not isinstance(threshold, float | int):
+            raise ConfigError(f"threshold: {threshold!r} is neither a finite number nor auto")
+        check_finite("threshold", threshold)
+    _check_ratio(ratio, threshold, "threshold")
+
+
+def _check_ratio(ratio: float | None, other: object, name: str) -> None:
+    if ratio is not None:
+        if other is not None:
+            raise ConfigError(f"threshold: {name} and ratio exclude each other; give one")
+        check_ratio(ratio)
+
+
+# Scoring
+
+
+def choose_for_scoring(
+    metadata: Metadata,
+    config: ScoreConfig,
+    *,
+    source: str,
+    threshold: float | Literal["auto"] | None = None,
+    ratio: float | None = None,
+    align: Align = "window",
+    delay: int = 0,
+    stride: int | None = None,
+) -> ChosenThreshold:
+    """The one asked for, or the model's own; never one that belongs to another score than `config`."""
+    recorded, record = metadata.score, metadata.validation_of(align, delay)
+    kept = kept_scores(metadata, record, config, source)
+    known = kept if replace(config, mode=recorded.mode) == recorded else None
+    if isinstance(threshold, float | int):
+        return ChosenThreshold(value=float(threshold), how="given", validation=known)
+    _check_same_score(recorded, config)
+    notes = tuple(_notes(metadata, record, source, align, delay, stride))
+    if threshold is None and ratio is None and config.mode == recorded.mode:
+        value, how = record.threshold.value, f"recorded in {source}"
+    elif kept is None:
+        raise ConfigError(
+            f"threshold: {source} kept no validation scores of mode {config.mode} with align {align}; give a number "
+            f"as threshold"
+        )
+    elif threshold == "auto":
+        return ChosenThreshold(value=kept.by_gap(), how="gap statistic", validation=known, notes=notes)
+    elif ratio is not None:
+        value, how = kept.at_ratio(ratio), _by_ratio(ratio, kept)
+    else:
+        value = carried_threshold(record.threshold, kept.levels, kept.values).value
+        how = f"of the same ratio as the one recorded in {source}"
+    ratio = ratio if ratio is not None else record.threshold.ratio
+    return ChosenThreshold(value=value, how=how, ratio=ratio, validation=known, notes=notes)
+
+
+def _check_same_score(recorded: ScoreConfig, config: ScoreConfig) -> None:
+    changed = {
+        "smooth": config.smooth != recorded.smooth,
+        "temperature": config.mode == "published" and config.temperature != recorded.temperature,
+        "normalise errors": config.error_kind != replace(config, normalise_errors=recorded.normalise_errors).error_kind,
+    }
+    for name in (name for name, is_changed in changed.items() if is_changed):
+        was = getattr(recorded, name.replace(" ", "_"))
+        shown = was if isinstance(was, bool) else f"{was:g}"
+        raise ConfigError(
+            f"threshold: the model's belongs to {name} {shown}; with another {name} give a number as threshold"
+        )
+
+
+def _notes(
+    metadata: Metadata, record: ValidationRecord, source: str, align: Align, delay: int, stride: int | None
+) -> Iterator[str]:
+    if (record.align, record.delay) != (align, delay):
+        yield (
+            f"{source}: has no threshold for last rows of windows, and that of whole windows flags more of them than "
+            f"it should; score normal rows with --align last and let at-infer threshold --scores write one, or train "
+            f"anew (docs/live.md, threshold)"
+        )
+    if align == "window" and stride is not None and stride < metadata.model.window:
+        yield (
+            f"{source}: with --stride a row gets the mean of several windows, which has lower peaks; a threshold of "
+            f"single windows, as training makes it, flags fewer rows than it should (docs/scoring.md, threshold and "
+            f"verdict)"
+        )
+
+
+def _by_ratio(ratio: float, known: ValidationScores) -> str:
+    return f"r = {ratio:.4g} of the validation scores of {known.source}"
+
+
+# Evaluation and report
+
+
+def choose_for_evaluation(
     scores: NDArray[np.float32],
-    properties: dict[str, str],
+    properties: Mapping[str, str],
     *,
     source: str,
     ratio: float | None = None,
     delta: float | None = None,
     validation: str | None = None,
     engine: Path | None = None,
-    name: Name = "paper",
+    protocol: ProtocolName = "paper",
     train_scores: str | None = None,
-) -> Protocol:
+) -> ChosenThreshold:
     """The threshold asked for; without a wish, the one that the file of scores or the model has recorded."""
-    if ratio is not None and delta is not None:
-        raise ConfigError("threshold: --ratio and --delta exclude each other; give one")
-    if ratio is not None and not 0 < ratio < 1:
-        raise ConfigError(f"ratio: {ratio:g} is not a share in (0, 1); 0.01 means one percent")
-    if delta is not None and not abs(delta) <= np.finfo(np.float32).max:
-        raise ConfigError(f"delta: {delta} is not a finite number")
-    if name == "published-leaking":
+    _check_ratio(ratio, delta, "delta")
+    if delta is not None:
+        check_finite("delta", delta)
+    if protocol == "published-leaking":
         return _leaking(scores, ratio, delta, train_scores)
     if train_scores is not None:
-        raise ConfigError("train scores: only --protocol published-leaking uses them")
-    known = _known(properties, source, validation, engine)
-    if delta is not None:
-        share = None if known.values is None else _share_above(known, delta)
-        return _paper(known, delta, share, f"fixed delta {delta:g}")
+        raise ConfigError("train scores: only protocol published-leaking uses them")
+    recorded = _recorded(properties, source, validation, engine)
+    known = recorded.scores
     if ratio is not None:
-        if known.levels is None or known.values is None:
+        if known is None:
             raise DataError(
-                f"{source}: knows no validation scores to take r = {ratio:g} from; pass --validation or --engine"
+                f"{source}: knows no validation scores to take r = {ratio:g} from; give scores of validation rows, or "
+                f"the engine"
             )
-        exact = None if validation is None else ratio_threshold(_finite(validation), ratio)
-        value = quantile_threshold(known.levels, known.values, ratio) if exact is None else exact
-        return _paper(known, value, ratio, f"r = {ratio:.4g} of the validation scores of {known.source}")
-    if known.threshold is None:
-        raise DataError(f"{source}: knows no threshold; pass --delta, or --ratio with --validation or --engine")
-    share = known.ratio if known.ratio is not None or known.values is None else _share_above(known, known.threshold)
-    return _paper(known, known.threshold, share, f"recorded in {known.source}")
-
-
-def _paper(known: Known, threshold: float, ratio: float | None, how: str) -> Protocol:
-    return Protocol(
-        name="paper",
-        threshold=threshold,
-        how=how,
-        ratio=ratio,
-        leaking=False,
-        levels=known.levels,
-        values=known.values,
-    )
+        return ChosenThreshold(value=known.at_ratio(ratio), how=_by_ratio(ratio, known), ratio=ratio, validation=known)
+    value, how = (delta, f"fixed delta {delta:g}") if delta is not None else (recorded.threshold, "")
+    if value is None:
+        raise DataError(
+            f"{source}: knows no threshold; give a delta, or a ratio with scores of validation rows or the engine"
+        )
+    share = None if delta is not None else recorded.ratio
+    if share is None and known is not None:
+        share = known.share_above(value)
+    return ChosenThreshold(value=value, how=how or f"recorded in {recorded.source}", ratio=share, validation=known)
 
 
 def _leaking(
     scores: NDArray[np.float32], ratio: float | None, delta: float | None, train_scores: str | None
-) -> Protocol:
+) -> ChosenThreshold:
     """The published code: a percentile over the scores of the training and of the test rows together."""
     if train_scores is None or delta is not None:
-        raise ConfigError("protocol: published-leaking needs --train-scores, and a --ratio instead of --delta")
+        raise ConfigError("protocol: published-leaking needs train scores, and a ratio instead of a delta")
     ratio = 0.01 if ratio is None else ratio
-    together = np.concatenate([_finite(train_scores), scores])
-    return Protocol(
-        name="published-leaking",
-        threshold=float(np.percentile(together, 100 - 100 * ratio)),
+    train = read_validation_scores(train_scores).scores
+    assert train is not None
+    return ChosenThreshold(
+        value=float(np.percentile(np.concatenate([train, scores]), 100 - 100 * ratio)),
         how=f"LEAKING: percentile {100 - 100 * ratio:g} over train and test scores together, as in the published code",
         ratio=ratio,
         leaking=True,
     )
 
 
-def _known(properties: dict[str, str], source: str, validation: str | None, engine: Path | None) -> Known:
-    """Quantiles of --validation, else of --engine, else of the file; threshold of the file, else of --engine."""
-    found = from_properties(properties, source)
+def _recorded(properties: Mapping[str, str], source: str, validation: str | None, engine: Path | None) -> Recorded:
+    """Scores: of the validation file, the engine, or the file itself. Threshold: of the file, or the engine."""
+    found = recorded_in_scores(properties, source)
     if engine is not None:
-        of_model = from_engine(engine, properties)
-        found = Known(
-            of_model.source,
-            found.threshold if found.threshold is not None else of_model.threshold,
-            of_model.ratio if found.threshold in (None, of_model.threshold) else found.ratio,
-            of_model.levels,
-            of_model.values,
+        model = recorded_in_model(engine, properties)
+        found = Recorded(
+            model.source,
+            found.threshold if found.threshold is not None else model.threshold,
+            model.ratio if found.threshold in (None, model.threshold) else found.ratio,
+            model.scores,
         )
     if validation is not None:
-        found = Known(validation, found.threshold, None, list(QUANTILE_LEVELS), quantiles(_finite(validation)))
+        found = Recorded(validation, found.threshold, None, read_validation_scores(validation))
     return found
 
 
-def from_properties(properties: dict[str, str], source: str) -> Known:
-    """What `at-infer score` wrote down."""
-    facts: dict[str, Any] = {}
-    for name in ("threshold", "validation"):
-        try:
-            facts[name] = json.loads(properties.get(PREFIX + name, "null"))
-        except json.JSONDecodeError:
-            raise DataError(f"{source}: its metadata are damaged ({PREFIX}{name}); score again") from None
-    kept = facts["validation"] or {}
-    return Known(source, facts["threshold"], kept.get("ratio"), kept.get("levels"), kept.get("quantiles"))
-
-
-def from_engine(path: Path, properties: dict[str, str]) -> Known:
-    """What an exported model knows of the score mode that the file of scores has; needs no GPU."""
-    metadata = read_model_metadata(path)
-    written = properties.get(PREFIX + "score")
-    config = metadata.score if written is None else ScoreConfig.from_dict(json.loads(written))
-    if replace(config, mode=metadata.score.mode) != metadata.score:
-        raise DataError(
-            f"{path}: its validation scores have another smoothing, temperature or normalisation; pass --validation "
-            f"or --delta"
-        )
-    known = metadata.calibrated(written_align(properties))
-    levels, values = metadata.quantile_levels, known.quantiles.get(config.mode)
-    if values is None:
-        raise DataError(f"{path}: knows no validation scores of mode {config.mode}; pass --validation or --delta")
-    if config.mode != metadata.score.mode:
-        return Known(str(path), None, None, levels, values)
-    return Known(str(path), known.threshold.value, known.threshold.ratio, levels, values)
-
-
-def written_align(properties: dict[str, str]) -> Align:
-    """How the rows of a file of scores were scored; whole windows, if it does not say."""
-    layout = properties.get(f"{PREFIX}layout")
-    return "window" if layout is None else json.loads(layout)["align"]
-
-
-def read_model_metadata(path: Path) -> Metadata:
-    """Of an ONNX file or a plan, without running it."""
-    from at_infer.errors import EngineError
-    from at_infer.models.kinds import is_plan
-    from at_infer.models.sidecar import load_sidecar
-
-    if is_plan(path):
-        metadata = load_sidecar(path)
-    else:
-        from at_infer.engines import open_engine
-
-        with open_engine(path, threads=1) as engine:
-            metadata = engine.metadata
-    if metadata is None:
-        raise EngineError(f"{path}: is no export of at-infer, it knows no threshold; use at-infer export")
-    return metadata
-
-
-def _share_above(known: Known, threshold: float) -> float:
-    levels, values = np.asarray(known.levels), np.asarray(known.values)
-    return float(1 - np.interp(threshold, values, levels))
-
-
-def _finite(source: str) -> NDArray[np.float32]:
-    scores = read_scores(source).scores
-    known: NDArray[np.float32] = scores[~np.isnan(scores)]
-    if not len(known):
-        raise DataError(f"{source}: no row has a score")
-    return known
+def choose_for_report(properties: Mapping[str, str], *, source: str, threshold: float | None) -> float:
+    """The threshold asked for, or the one that the file of scores has recorded."""
+    if threshold is not None:
+        check_finite("threshold", threshold)
+        return threshold
+    recorded = recorded_in_scores(properties, source).threshold
+    if recorded is None:
+        raise DataError(f"{source}: knows no threshold; give one")
+    return float(recorded)

@@ -44,12 +44,12 @@ def peaks_threshold(excesses: Reals, initial: float, rows: float, rate: float) -
     if len(excesses) < FEWEST_PEAKS:
         raise ConfigError(
             f"threshold: {len(excesses)} scores above the {INITIAL_LEVEL:.0%} quantile are too few for peaks over "
-            f"threshold; it takes {FEWEST_PEAKS}, pass more validation scores or --method ratio"
+            f"threshold; it takes {FEWEST_PEAKS}, give more validation scores or use method ratio"
         )
     relative = rate * rows / len(excesses)
     if not 0 < relative < 1:
         raise ConfigError(
-            f"threshold: a share of {rate:.3g} of the rows is no tail to extrapolate to; pass --method ratio"
+            f"threshold: a share of {rate:.3g} of the rows is no tail to extrapolate to; use method ratio"
         )
     pareto = fit_pareto(excesses)
     if abs(pareto.shape) < 1e-9:
@@ -67,7 +67,7 @@ def fit_pareto(excesses: Reals) -> Pareto:
     """
     mean, largest = float(excesses.mean()), float(excesses.max())
     if not excesses.min() < largest:
-        raise ConfigError("threshold: all scores above the initial quantile are equal; pass --method ratio")
+        raise ConfigError("threshold: all scores above the initial quantile are equal; use method ratio")
     y = excesses / mean
 
     def likelihood(theta: float) -> float:

@@ -1,18 +1,35 @@
-"""Validation scores, whole or as the quantiles a model kept, and what each way to a threshold would flag of them."""
+"""Validation scores, whole or as the quantiles a model kept: one object for both."""
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.errors import AtInferError, ConfigError, DataError
+from at_infer.errors import DataError
+from at_infer.thresholds.gap import gap_threshold
 from at_infer.thresholds.peaks import INITIAL_LEVEL, peaks_threshold
-from at_infer.thresholds.ratio import QUANTILE_LEVELS, gap_threshold, quantile_threshold, quantiles, ratio_threshold
+from at_infer.thresholds.ratio import quantile_threshold, ratio_threshold
 
-Method = Literal["ratio", "fixed", "gap", "spot"]
 MOST_TAIL_ROWS = 1_000_000  # a tail rebuilt from quantiles gains nothing from more
+
+# Every percent up to 99 %, then ever finer: thresholds live in the last percent.
+QUANTILE_LEVELS: tuple[float, ...] = tuple(
+    np.unique(
+        np.concatenate(
+            [
+                np.linspace(0.0, 0.99, 100),
+                np.linspace(0.99, 0.999, 91),
+                np.linspace(0.999, 0.9999, 91),
+                np.linspace(0.9999, 1.0, 101),
+            ]
+        ).round(8)
+    ).tolist()
+)
+
+
+def quantiles(scores: NDArray[np.float32]) -> list[float]:
+    """The scores' quantiles at `QUANTILE_LEVELS`."""
+    return [float(q) for q in np.quantile(scores.ravel().astype(np.float64), QUANTILE_LEVELS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,62 +90,6 @@ class ValidationScores:
         ranks = (np.arange(rows - peaks, rows) + 0.5) / rows
         tail = np.interp(ranks, self.levels, self.values)
         return peaks_threshold(tail[tail > initial] - initial, initial, rows, rate).threshold
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """One way to a threshold, and what it would flag of the validation scores."""
-
-    method: str
-    what: str
-    threshold: float | None
-    """None: it cannot be had, and `note` says why."""
-    share: float | None = None
-    rows: int | None = None
-    rows_a_day: float | None = None
-    note: str = ""
-
-
-def choices(
-    of: ValidationScores,
-    *,
-    ratio: float,
-    delta: float | None,
-    false_alarms_per_day: float,
-    rows_per_day: float | None,
-) -> Iterator[Choice]:
-    """Every method; one that does not work here says so and spoils none of the others."""
-    yield _choice(of, "ratio", f"r = {ratio:g}", lambda: of.at_ratio(ratio), rows_per_day)
-    if delta is not None:
-        yield _choice(of, "fixed", f"delta = {delta:g}", lambda: delta, rows_per_day)
-    yield _choice(of, "gap", "gap statistic, two clusters", of.by_gap, rows_per_day)
-
-    def spot() -> float:
-        if rows_per_day is None:
-            raise ConfigError("threshold: a rate per day needs --rows-per-day or --interval")
-        return of.by_peaks(false_alarms_per_day / rows_per_day)
-
-    what = f"peaks over threshold, {false_alarms_per_day:g} rows a day"
-    yield _choice(of, "spot", what, spot, rows_per_day)
-
-
-def _choice(
-    of: ValidationScores, method: str, what: str, find: Callable[[], float], rows_per_day: float | None
-) -> Choice:
-    try:
-        threshold = find()
-    except AtInferError as error:
-        return Choice(method=method, what=what, threshold=None, note=str(error).removeprefix("threshold: "))
-    return flagged(of, method, what, threshold, rows_per_day)
-
-
-def flagged(of: ValidationScores, method: str, what: str, threshold: float, rows_per_day: float | None) -> Choice:
-    """What a threshold would flag."""
-    share = of.share_above(threshold)
-    a_day = None if rows_per_day is None else share * rows_per_day
-    return Choice(
-        method=method, what=what, threshold=threshold, share=share, rows=round(share * of.rows), rows_a_day=a_day
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,9 @@ import numpy as np
 from at_infer.config import Distance, ScoreMode
 from at_infer.errors import ConfigError
 from at_infer.evaluation.metrics.alarms import harmonic
-from at_infer.thresholds.ratio import QUANTILE_LEVELS, gap_threshold, quantiles, ratio_threshold
+from at_infer.thresholds.gap import gap_threshold
+from at_infer.thresholds.quantiles import QUANTILE_LEVELS, quantiles
+from at_infer.thresholds.ratio import ratio_threshold
 from benchmarks.reproduce import paper
 from benchmarks.reproduce.measures import Figures, Floats, Truth, chance, contrast, mean, measure, spread
 from benchmarks.reproduce.outputs import Scored, scored

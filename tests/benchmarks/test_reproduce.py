@@ -11,7 +11,7 @@ import torch
 
 from at_infer.datasets import generate
 from at_infer.errors import DataError, MissingExtraError
-from at_infer.thresholds.ratio import quantiles
+from at_infer.thresholds.quantiles import quantiles
 from benchmarks.reproduce import __main__ as command
 from benchmarks.reproduce import baselines, paper, report, tables, trainings
 from benchmarks.reproduce.measures import Truth, chance, contrast, measure
@@ -227,7 +227,7 @@ def test_an_interrupted_training_goes_on(data: Path, tmp_path: Path, work: Path)
 def test_validation_scores_are_those_that_training_recorded(data: Path, work: Path) -> None:
     training = tables.training_of(tables.TABLES["main"].variants[0], "msl", "reduced", 0)
     one = scored(training, prepare("msl", data, work), work)
-    recorded = Checkpoint.load(training.path(work)).quantiles
+    recorded = Checkpoint.load(training.path(work)).validation_of().quantiles
     for mode in ("published", "paper", "reconstruction", "discrepancy", "addition"):
         np.testing.assert_allclose(quantiles(one.validation.scores(mode, training)), recorded[mode], rtol=1e-4)  # type: ignore[arg-type]
     assert one.test.scores("published", training).shape == (600,)

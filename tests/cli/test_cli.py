@@ -95,11 +95,18 @@ def test_training_ends_with_a_checkpoint_and_says_what_was_learnt(run_cli: Cli, 
     checkpoint = Checkpoint.load(out / "ckpt.pt")
     assert checkpoint.columns == ["a", "b"]
     assert (checkpoint.model.width, checkpoint.model.feed_forward, checkpoint.model.window) == (8, 8, 10)
-    assert (checkpoint.score.mode, checkpoint.threshold.ratio, checkpoint.fill) == ("paper", 0.05, "error")
+    assert (checkpoint.score.mode, checkpoint.validation_of().threshold.ratio, checkpoint.fill) == (
+        "paper",
+        0.05,
+        "error",
+    )
     assert len(checkpoint.train["epochs"]) == 2
     assert f"{out}/ckpt.pt: best epoch 2 of 2" in answer.out
-    assert f"threshold {checkpoint.threshold.value:.4g}, exceeded by 0.05 of 60 validation rows" in answer.out
-    for mode in checkpoint.quantiles:
+    assert (
+        f"threshold {checkpoint.validation_of().threshold.value:.4g}, exceeded by 0.05 of 60 validation rows"
+        in answer.out
+    )
+    for mode in checkpoint.validation_of().quantiles:
         assert re.search(rf"^ *{mode}( \*)? +[\d.e-]+", answer.out, re.MULTILINE), mode
 
 
@@ -163,9 +170,12 @@ def test_json_lines_tell_the_same_to_machines(run_cli: Cli, train_file: Path, ou
     assert [(event["epoch"], event["step"], event["steps"]) for event in epochs] == [(1, 1, 2), (2, 2, 2)]
     assert epochs[0].keys() >= {"reconstruction", "discrepancy", "validation", "windows_per_s", "best"}
     checkpoint = Checkpoint.load(out / "ckpt.pt")
-    assert events[-1]["threshold"] == checkpoint.threshold.value
+    assert events[-1]["threshold"] == checkpoint.validation_of().threshold.value
     assert events[-1]["checkpoint"] == str(out / "ckpt.pt")
-    assert events[-1]["validation_scores"]["reconstruction"]["max"] == checkpoint.quantiles["reconstruction"][-1]
+    assert (
+        events[-1]["validation_scores"]["reconstruction"]["max"]
+        == checkpoint.validation_of().quantiles["reconstruction"][-1]
+    )
 
 
 def test_options_reach_the_run(run_cli: Cli, write_parquet: WriteParquet, waves: pl.DataFrame, out: Path) -> None:
@@ -263,7 +273,7 @@ def resumes_to(whole: Checkpoint, train_file: Path, output: Path) -> None:
     assert all(torch.equal(resumed.state_dict[name], tensor) for name, tensor in whole.state_dict.items())
     assert torch.equal(resumed.train["steps"]["reconstruction"], whole.train["steps"]["reconstruction"])
     assert resumed.train["epochs"] == whole.train["epochs"]
-    assert (resumed.quantiles, resumed.threshold) == (whole.quantiles, whole.threshold)
+    assert resumed.validation == whole.validation
     assert not output.with_name("ckpt.resume.pt").exists()
 
 

@@ -4,7 +4,6 @@ import builtins
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,13 @@ import onnx
 import polars as pl
 import pytest
 
-from at_infer.config import Calibrated, ScoreConfig, Threshold
+from at_infer.config import ScoreConfig, Threshold, ValidationRecord
 from at_infer.engines import open_engine
+from at_infer.models.metadata import Metadata
 from at_infer.models.sidecar import load_sidecar, seal, sidecar_path
-from at_infer.scoring.windows import Layout
-from at_infer.thresholds.quantiles import ValidationScores, histogram
-from at_infer.thresholds.ratio import QUANTILE_LEVELS, quantiles, ratio_threshold
+from at_infer.scoring.windows import WindowLayout
+from at_infer.thresholds.quantiles import QUANTILE_LEVELS, ValidationScores, histogram, quantiles
+from at_infer.thresholds.ratio import ratio_threshold
 from tests.conftest import Answer
 from tests.exported import metadata
 from tests.tiny_onnx import write_model
@@ -28,14 +28,12 @@ SCORES = np.random.default_rng(0).lognormal(size=50_000).astype(np.float32)
 RECORDED = Threshold(value=9.0, method="ratio", ratio=0.02, validation_rows=len(SCORES))
 
 
-def known(scores: np.ndarray = SCORES, **changes: Any) -> Any:
-    return metadata(
-        score=ScoreConfig(),
-        threshold=RECORDED,
-        quantile_levels=list(QUANTILE_LEVELS),
-        quantiles={"reconstruction": quantiles(scores)},
-        **changes,
-    )
+def known(
+    scores: np.ndarray = SCORES, *more: ValidationRecord, threshold: Threshold = RECORDED, **changes: Any
+) -> Metadata:
+    whole = ValidationRecord(threshold=threshold, quantiles={"reconstruction": quantiles(scores)})
+    levels = list(QUANTILE_LEVELS)
+    return metadata(score=ScoreConfig(), quantile_levels=levels, validation=[whole, *more], **changes)
 
 
 @pytest.fixture
@@ -80,7 +78,7 @@ def test_spot_meets_the_rate_per_day(threshold: Any) -> None:
     for per_day in (0.5, 5.0):
         found = threshold("--interval", 60, "--false-alarms-per-day", per_day)["spot"]["threshold"]
         assert per_day / 2.5 < 1440 * (others > found).mean() < per_day * 2.5
-    assert "needs --rows-per-day" in threshold()["spot"]["note"]
+    assert "needs the rows per day" in threshold()["spot"]["note"]
     assert "is no tail to extrapolate to" in threshold("--rows-per-day", 10)["spot"]["note"]
 
 
@@ -139,13 +137,14 @@ def test_a_copy_of_an_onnx_file_carries_the_choice_and_nothing_else(
         written = engine.metadata
     value = found[str(options[1])]["threshold"]
     expected = Threshold(value=value, method=method, ratio=ratio, validation_rows=len(SCORES))
-    assert written == replace(known(), threshold=expected)
+    assert written == known(threshold=expected)
     assert threshold(of=copy)["recorded"]["threshold"] == value
     assert "exists already; pass --overwrite" in threshold(*options, "-o", copy)
     assert threshold(*options, "-o", copy, "--overwrite")["output"] == str(copy)
 
 
-CAUSAL = Calibrated(
+LIVE = ValidationRecord(
+    align="last",
     threshold=Threshold(value=20.0, method="ratio", ratio=0.02, validation_rows=2000),
     quantiles={"reconstruction": quantiles(2 * SCORES)},
 )
@@ -154,34 +153,33 @@ CAUSAL = Calibrated(
 def test_both_kinds_of_scores_are_shown_and_a_copy_has_a_threshold_for_each(
     threshold: Any, run_cli: RunCli, tmp_path: Path
 ) -> None:
-    both, copy = write_model(tmp_path / "both.onnx", known(causal=CAUSAL)), tmp_path / "copy.onnx"
+    both, copy = write_model(tmp_path / "both.onnx", known(SCORES, LIVE)), tmp_path / "copy.onnx"
     found = threshold("--method", "ratio", "--ratio", 0.05, "-o", copy, of=both)
     assert found["last"]["rows"] == 2000
     assert found["last"]["choices"][0]["threshold"] == 20
     with open_engine(copy) as engine:
         written = engine.metadata
     assert written is not None
-    assert written.causal is not None
-    assert written.causal.threshold.value == pytest.approx(2 * written.threshold.value)
-    assert (written.causal.threshold.ratio, written.threshold.ratio) == (0.05, 0.05)
-    assert written.causal.quantiles == CAUSAL.quantiles
+    whole, live = written.validation
+    assert live.threshold.value == pytest.approx(2 * whole.threshold.value)
+    assert (live.threshold.ratio, whole.threshold.ratio) == (0.05, 0.05)
+    assert live.quantiles == LIVE.quantiles
     only = threshold("--align", "last", "--method", "fixed", "--delta", 3, "-o", copy, "--overwrite", of=both)
     assert only["window"] is None
     with open_engine(copy) as engine:
         written = engine.metadata
     assert written is not None
-    assert written.threshold == RECORDED
-    assert written.causal is not None
-    assert written.causal.threshold.value == 3
+    assert written.validation_of().threshold == RECORDED
+    assert written.validation_of("last").threshold.value == 3
     text = run_cli("threshold", both).out
     assert text.index("50000 validation scores of whole windows") < text.index("2000 validation scores of last rows")
 
 
-def test_scores_of_last_rows_give_a_model_that_has_none_its_causal_threshold(
+def test_scores_of_last_rows_give_a_model_that_has_none_its_live_threshold(
     threshold: Any, model: Path, tmp_path: Path
 ) -> None:
     path, copy = tmp_path / "scores.parquet", tmp_path / "copy.onnx"
-    layout = Layout(window=8, stride=1, align="last").to_dict()
+    layout = WindowLayout(window=8, stride=1, align="last").to_dict()
     pl.DataFrame({"score": 3 * SCORES}).write_parquet(path, metadata={"at_infer.layout": json.dumps(layout)})
     assert "kept no validation scores of mode reconstruction of last rows of windows" in threshold("--align", "last")
     assert "has scores of last rows of windows" in threshold("--scores", path, "--align", "window")
@@ -190,8 +188,8 @@ def test_scores_of_last_rows_give_a_model_that_has_none_its_causal_threshold(
         written = engine.metadata
     value = ratio_threshold(3 * SCORES, 0.01)
     expected = Threshold(value=value, method="ratio", ratio=0.01, validation_rows=len(SCORES))
-    causal = Calibrated(threshold=expected, quantiles={"reconstruction": quantiles(3 * SCORES)})
-    assert written == replace(known(), causal=causal)
+    kept = {"reconstruction": quantiles(3 * SCORES)}
+    assert written == known(SCORES, ValidationRecord(align="last", threshold=expected, quantiles=kept))
 
 
 def test_a_copy_of_a_plan_has_a_sidecar_that_fits(threshold: Any, tmp_path: Path) -> None:
@@ -211,11 +209,11 @@ def test_a_copy_of_a_plan_has_a_sidecar_that_fits(threshold: Any, tmp_path: Path
     threshold("--method", "fixed", "--delta", 3, "-o", copy, of=plan)
     written = load_sidecar(copy)
     assert written is not None
-    assert written.threshold.value == 3
+    assert written.validation_of().threshold.value == 3
     assert copy.read_bytes() == b"a plan"
     original = load_sidecar(plan)
     assert original is not None
-    assert original.threshold == RECORDED
+    assert original.validation_of().threshold == RECORDED
 
 
 def test_a_copy_without_the_onnx_package_names_the_extra(
@@ -239,9 +237,9 @@ def test_a_copy_without_the_onnx_package_names_the_extra(
     ("options", "message"),
     [
         (("-o", "copy.onnx"), "--output needs --method"),
-        (("--method", "fixed"), "needs --delta"),
+        (("--method", "fixed"), "needs a delta"),
         (("--method", "gap"), "do not form two clusters"),
-        (("--method", "spot"), "needs --rows-per-day or --interval"),
+        (("--method", "spot"), "needs the rows per day, or the interval between rows"),
         (("--ratio", 1.5), "0.01 means one percent"),
         (("--delta", "inf"), "is not a finite number"),
         (("--false-alarms-per-day", 0), "is not a positive number"),

@@ -11,9 +11,10 @@ import polars as pl
 import pytest
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
-from at_infer.config import ScoreConfig, Threshold
+from at_infer.config import ScoreConfig, Threshold, ValidationRecord
 from at_infer.evaluation.evaluate import CONTESTANTS, ROC_RATIOS
-from at_infer.thresholds.ratio import QUANTILE_LEVELS, quantiles, ratio_threshold
+from at_infer.thresholds.quantiles import QUANTILE_LEVELS, quantiles
+from at_infer.thresholds.ratio import ratio_threshold
 from tests.conftest import Answer
 from tests.exported import metadata
 from tests.metric_oracles import adjusted, f1
@@ -195,15 +196,19 @@ def test_the_published_variant_leaks_and_says_so(
     assert "LEAKING" in found["how"]
     text = run_cli("evaluate", tmp_path / "scores.parquet", "--labels", tmp_path / "test.parquet", *options).out
     assert "LEAKING: the threshold has seen the test scores" in text
-    assert "needs --train-scores" in evaluate("--protocol", "published-leaking")
+    assert "needs train scores" in evaluate("--protocol", "published-leaking")
 
 
 def test_a_model_gives_what_the_file_of_scores_does_not_know(evaluate: Any, tmp_path: Path) -> None:
     known = metadata(
         score=ScoreConfig(),
-        threshold=Threshold(value=1.25, method="ratio", ratio=0.1, validation_rows=4000),
         quantile_levels=list(QUANTILE_LEVELS),
-        quantiles={"reconstruction": quantiles(VALIDATION)},
+        validation=[
+            ValidationRecord(
+                threshold=Threshold(value=1.25, method="ratio", ratio=0.1, validation_rows=4000),
+                quantiles={"reconstruction": quantiles(VALIDATION)},
+            )
+        ],
     )
     model = write_model(tmp_path / "model.onnx", known)
     found = evaluate("--engine", model, properties={})
@@ -218,7 +223,7 @@ def test_a_model_gives_what_the_file_of_scores_does_not_know(evaluate: Any, tmp_
 
 
 def test_scores_without_a_threshold_say_what_to_pass(evaluate: Any) -> None:
-    assert "knows no threshold; pass --delta" in evaluate(properties={})
+    assert "knows no threshold; give a delta" in evaluate(properties={})
     assert "knows no validation scores to take r = 0.01 from" in evaluate("--ratio", 0.01, properties={})
     found = evaluate("--delta", 1.5, properties={})
     assert found["protocol"]["ratio"] is None
@@ -232,7 +237,7 @@ def test_scores_without_a_threshold_say_what_to_pass(evaluate: Any) -> None:
         (("--ratio", 0.1, "--delta", 1), "exclude each other"),
         (("--ratio", 5), "0.01 means one percent"),
         (("--delta", "nan"), "is not a finite number"),
-        (("--train-scores", "x"), "only --protocol published-leaking"),
+        (("--train-scores", "x"), "only protocol published-leaking"),
         (("--markdown",), "--json and --markdown exclude each other"),
         (("--rows-per-day", 0), "is not a positive number"),
         (("--rows-per-day", 5, "--interval", 5), "say the same"),

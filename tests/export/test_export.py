@@ -93,7 +93,7 @@ def test_writes_both_graphs_and_a_real_engine(run_cli, ckpt, out, data):
     sidecar = json.loads((out / "model.trt.json").read_text())
     with open_engine(out / "model.onnx") as engine:
         known = engine.metadata.to_dict()
-    for key in ("columns", "scaler", "model", "score", "threshold", "alignment", "parity", "precision"):
+    for key in ("columns", "scaler", "model", "score", "validation", "alignment", "parity", "precision"):
         assert sidecar[key] == known[key]
     assert sidecar["batch"] == [1, 32, 256]
     assert sidecar["engine"]["onnx_sha256"]
@@ -101,7 +101,8 @@ def test_writes_both_graphs_and_a_real_engine(run_cli, ckpt, out, data):
 
 def test_a_mode_that_an_earlier_version_did_not_know_is_refused(run_cli, ckpt, out):
     content = torch.load(ckpt, weights_only=True)
-    content["quantiles"].pop("centred")
+    for record in content["validation"]:
+        record["quantiles"].pop("centred")
     torch.save(content, out / "earlier.pt")
     answer = run_cli("export", out / "earlier.pt", "-o", out, "--engine", "none", "--score-mode", "centred")
     assert answer.code == 1
@@ -167,8 +168,8 @@ def test_another_score_mode_brings_its_own_threshold(run_cli, ckpt, out):
     with open_engine(out / "model.onnx") as engine:
         assert engine.metadata.score.mode == "published"
         assert engine.metadata.discrepancy.head_rule == "published"
-        expected = np.interp(0.95, source.quantile_levels, source.quantiles["published"])
-        assert engine.metadata.threshold.value == pytest.approx(expected)
+        expected = np.interp(0.95, source.quantile_levels, source.validation_of().quantiles["published"])
+        assert engine.metadata.validation_of().threshold.value == pytest.approx(expected)
 
 
 def test_pruned_outputs(run_cli, ckpt, out):

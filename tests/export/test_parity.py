@@ -28,7 +28,7 @@ def traced() -> onnx.ModelProto:
 
 def check(model, source=None, **options):
     source = source or checkpoint(score=ScoreConfig(mode="paper"))
-    options = {"precision": "fp32", "threshold": source.threshold.value} | options
+    options = {"precision": "fp32", "threshold": source.validation_of().threshold.value} | options
     return parity.check(model, graph(source), **options)
 
 

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import importlib.util
+import json
 import shutil
 from importlib.resources import files
 from pathlib import Path
@@ -130,7 +131,8 @@ def test_the_parameters_tell_columns_threshold_and_score_mode_whatever_the_colum
     for folder in write_repository(tmp_path / "r", onnx_path=onnx_path, plan_path=plan_path, metadata=given):
         parameters = {key: value.string_value for key, value in read(folder).parameters.items()}
         properties = given.to_properties()
-        assert parameters.items() <= properties.items()
+        assert json.loads(parameters["at_infer.threshold"]) == given.validation_of().threshold.to_dict()
+        assert parameters.items() - {("at_infer.threshold", parameters["at_infer.threshold"])} <= properties.items()
         assert {
             "at_infer.columns",
             "at_infer.threshold",

@@ -561,7 +561,10 @@ def test_the_state_of_another_model_is_refused_with_one_line(models, table, edit
         (["--follow", "absent"], "absent: no such file; it must be there when watching begins"),
         (["--header", "s,t"], "header: column 'f00' is missing among 's', 't'; name every column of a line"),
         (["--state", "folder"], "folder: is a folder; give a file name"),
-        (["--smooth", "3"], "threshold: the model's belongs to smooth 1; with another smooth pass --threshold with a"),
+        (
+            ["--smooth", "3"],
+            "threshold: the model's belongs to smooth 1; with another smooth give a number as threshold",
+        ),
     ],
 )
 def test_options_that_cannot_work_are_one_line(run_cli, models, tmp_path, monkeypatch, words, message):

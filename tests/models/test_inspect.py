@@ -13,7 +13,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
-from at_infer.config import DiscrepancyConfig, Scaler, ScoreConfig, Threshold
+from at_infer.config import DiscrepancyConfig, Scaler, ScoreConfig, Threshold, ValidationRecord
 from at_infer.measure.inspection import Report, rows, shorten
 from at_infer.models.sidecar import seal, sidecar_path
 from at_infer.models.signatures import identify, onnx_opsets
@@ -37,10 +37,13 @@ def write_checkpoint(path: Path) -> Path:
         fill="mean",
         discrepancy=DiscrepancyConfig(),
         score=ScoreConfig(),
-        threshold=Threshold(value=0.5, method="ratio", ratio=0.01, validation_rows=40),
         quantile_levels=LEVELS,
-        quantiles={"reconstruction": LEVELS},
-        causal=None,
+        validation=[
+            ValidationRecord(
+                threshold=Threshold(value=0.5, method="ratio", ratio=0.01, validation_rows=40),
+                quantiles={"reconstruction": LEVELS},
+            )
+        ],
         normal=None,
         train={"seed": 7, "steps": {"reconstruction": torch.tensor([0.5, float("nan")])}},
     ).save(path)
@@ -106,8 +109,9 @@ def test_a_checkpoint_tells_its_model_columns_and_threshold(tmp_path, inspected)
     assert document["kind"] == "checkpoint"
     assert document["metadata"]["model"] == MODEL.to_dict()
     assert document["metadata"]["columns"] == ["a", "b", "c"]
-    assert document["metadata"]["threshold"]["value"] == 0.5
-    assert document["metadata"]["quantiles"]["reconstruction"] == LEVELS
+    (record,) = document["metadata"]["validation"]
+    assert record["threshold"]["value"] == 0.5
+    assert record["quantiles"]["reconstruction"] == LEVELS
     assert document["facts"]["sha256"] == hashlib.sha256((tmp_path / "ckpt.pt").read_bytes()).hexdigest()
     assert document["facts"]["parameters"] == sum(p.numel() for p in AnomalyTransformer(MODEL).parameters())
     assert "state_dict" not in document["metadata"]
@@ -123,7 +127,7 @@ def test_the_table_shortens_long_lists(tmp_path, table):
     assert "checkpoint of at-infer train" in text
     assert "0, 0.01, 0.02 ... 1 (101 in all)" in text
     assert "0.57" not in text
-    assert "threshold.value" in text
+    assert "validation.window.threshold.value" in text
 
 
 def test_the_name_of_a_file_does_not_matter(tmp_path, inspected):
@@ -252,7 +256,7 @@ def test_a_broken_sidecar_is_named_a_problem(tmp_path, inspected, text, problem)
 def test_an_edited_sidecar_is_named_a_problem(tmp_path, inspected):
     path = write_plan(tmp_path / "model.trt")
     values = json.loads(sidecar_path(path).read_text())
-    values["threshold"]["value"] = 0.0
+    values["validation"][0]["threshold"]["value"] = 0.0
     sidecar_path(path).write_text(json.dumps(values))
     assert "was edited" in inspected(path)["problems"][0]
 

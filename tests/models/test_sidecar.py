@@ -103,7 +103,7 @@ def test_bytes_about_to_be_loaded_are_the_ones_checked(plan_path, sealed):
     "change",
     [
         lambda values: values["columns"].reverse(),
-        lambda values: values["threshold"].update(value=0.5),
+        lambda values: values["validation"][0]["threshold"].update(value=0.5),
         lambda values: values["engine"].update(compute_capabilities=[120]),
         lambda values: values["engine"].update({SEAL: "0" * 64}),
         lambda values: values.update(comment="mine"),

@@ -272,7 +272,7 @@ def test_input_that_does_not_belong_together_is_one_line(run_cli: Cli, tmp_path:
         ([tmp_path / "absent.parquet"], "no such file"),
         ([tmp_path / "text.parquet"], "cannot be read as Parquet"),
         ([tmp_path / "short.parquet"], "column 'score' is missing"),
-        ([tmp_path / "bare.parquet"], "knows no threshold; pass --threshold"),
+        ([tmp_path / "bare.parquet"], "knows no threshold; give one"),
         ([scores, "--data", tmp_path / "short.parquet"], "has 29 rows"),
         ([scores, "--data", tmp_path / "shifted.parquet"], "has t 1"),
         ([scores, "--labels", tmp_path / "shifted.parquet"], "column 'label' is missing"),

@@ -623,7 +623,7 @@ BAD_OPTIONS: dict[str, tuple[list[str], str]] = {
     "a threshold of nan": (["--threshold", "nan"], "threshold: nan is neither a finite number nor auto"),
     "an infinite threshold": (["--threshold", "inf"], "threshold: inf is neither a finite number nor auto"),
     "a threshold in words": (["--threshold", "high"], "threshold: 'high' is neither a number nor auto"),
-    "two thresholds": (["--threshold", "1", "--ratio", "0.1"], "threshold: --threshold and --ratio exclude each"),
+    "two thresholds": (["--threshold", "1", "--ratio", "0.1"], "threshold: threshold and ratio exclude each other"),
     "a ratio in percent": (["--ratio", "5"], "ratio: 5 is not a share in [0, 1); 0.01 means one percent"),
     "no clusters": (["--threshold", "auto"], "threshold: the validation scores do not form two clusters"),
     "no smoothing": (["--smooth", "0"], "smooth: 0 is too small"),

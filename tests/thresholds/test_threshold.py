@@ -8,14 +8,9 @@ from hypothesis.extra.numpy import arrays
 
 from at_infer.config import Threshold
 from at_infer.errors import ConfigError, DataError
-from at_infer.thresholds.ratio import (
-    QUANTILE_LEVELS,
-    gap_threshold,
-    quantile_threshold,
-    quantiles,
-    ratio_threshold,
-    threshold_from_quantiles,
-)
+from at_infer.thresholds.gap import gap_threshold
+from at_infer.thresholds.quantiles import QUANTILE_LEVELS, ValidationScores, quantiles
+from at_infer.thresholds.ratio import carried_threshold, quantile_threshold, ratio_threshold
 
 scores_of_any_kind = arrays(np.float32, st.integers(1, 200), elements=st.floats(0, 8, width=32).map(lambda x: round(x)))
 
@@ -87,9 +82,17 @@ def test_a_ratio_that_is_no_share_has_no_quantile(ratio: float) -> None:
 
 def test_another_mode_gets_the_threshold_of_the_same_ratio() -> None:
     like = Threshold(value=7.0, method="ratio", ratio=0.25, validation_rows=10)
-    assert threshold_from_quantiles([0, 1], [0, 4], like).value == 3
+    assert carried_threshold(like, [0, 1], [0, 4]).value == 3
     with pytest.raises(ConfigError, match="cannot be carried"):
-        threshold_from_quantiles([0, 1], [0, 4], Threshold(value=1.0, method="fixed", ratio=None, validation_rows=10))
+        carried_threshold(Threshold(value=1.0, method="fixed", ratio=None, validation_rows=10), [0, 1], [0, 4])
+
+
+@given(scores=scores_of_any_kind.filter(lambda scores: len(scores) > 0), at=st.integers(0, 199))
+def test_kept_quantiles_count_equal_scores_as_the_scores_themselves_do(scores: np.ndarray, at: int) -> None:
+    whole = ValidationScores.of_scores("scores", np.repeat(scores, 1000))
+    kept = ValidationScores("quantiles", whole.rows, whole.levels, whole.values)
+    threshold = float(scores[at % len(scores)])
+    assert kept.share_above(threshold) == pytest.approx(whole.share_above(threshold), abs=0.011)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e4])
@@ -119,7 +122,7 @@ def test_one_cluster_has_no_gap(kind: str) -> None:
         "one outlier": np.append(rng.lognormal(size=n), 1e9),
         "nearly equal": 0.1 + 1e-4 * rng.uniform(size=n),
     }[kind]
-    with pytest.raises(ConfigError, match="do not form two clusters; pass --ratio"):
+    with pytest.raises(ConfigError, match="do not form two clusters; give a ratio"):
         gap_threshold(*kept(scores))
 
 

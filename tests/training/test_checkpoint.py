@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import torch
 
-from at_infer.config import Calibrated, DiscrepancyConfig, ModelConfig, Normal, Scaler, ScoreConfig, Threshold
+from at_infer.config import DiscrepancyConfig, ModelConfig, Normal, Scaler, ScoreConfig, Threshold, ValidationRecord
 from at_infer.errors import CheckpointError, OutputError
-from at_infer.thresholds.ratio import QUANTILE_LEVELS
+from at_infer.thresholds.quantiles import QUANTILE_LEVELS
 from training.checkpoint import FORMAT, Checkpoint, read_tensors, write_tensors
 from training.model import AnomalyTransformer
 
@@ -37,13 +37,18 @@ def checkpoint() -> Checkpoint:
         fill="forward",
         discrepancy=DiscrepancyConfig(layer=0),
         score=ScoreConfig(mode="paper"),
-        threshold=Threshold(value=0.5, method="ratio", ratio=0.01, validation_rows=60),
         quantile_levels=list(QUANTILE_LEVELS),
-        quantiles={"paper": [0.0] * len(QUANTILE_LEVELS)},
-        causal=Calibrated(
-            threshold=Threshold(value=0.75, method="ratio", ratio=0.01, validation_rows=51),
-            quantiles={"paper": [1.0] * len(QUANTILE_LEVELS)},
-        ),
+        validation=[
+            ValidationRecord(
+                threshold=Threshold(value=0.5, method="ratio", ratio=0.01, validation_rows=60),
+                quantiles={"paper": [0.0] * len(QUANTILE_LEVELS)},
+            ),
+            ValidationRecord(
+                align="last",
+                threshold=Threshold(value=0.75, method="ratio", ratio=0.01, validation_rows=51),
+                quantiles={"paper": [1.0] * len(QUANTILE_LEVELS)},
+            ),
+        ],
         normal=Normal(error=[0.5, 0.0], centred_error=[0.1, 0.0], discrepancy={"paper": [20.0, 1.0]}),
         train={"epochs": [{"epoch": 1, "loss": 0.25}], "steps": {"reconstruction": torch.arange(3.0)}, "stride": None},
     )
@@ -61,11 +66,14 @@ def refused(path: Path) -> str:
     return str(error.value)
 
 
-def test_a_checkpoint_of_an_earlier_version_knows_nothing_of_last_rows(path: Path) -> None:
+@pytest.mark.parametrize("live", [True, False])
+def test_a_checkpoint_of_format_1_is_read(checkpoint: Checkpoint, path: Path, live: bool) -> None:
     content = read_tensors(path)
-    del content["causal"]
-    write_tensors(path, content)
-    assert Checkpoint.load(path).causal is None
+    whole, last = content.pop("validation")
+    old = {"format": 1, "threshold": whole["threshold"], "quantiles": whole["quantiles"]}
+    causal = {"causal": {"threshold": last["threshold"], "quantiles": last["quantiles"]}}
+    write_tensors(path, content | old | (causal if live else {}))  # the first versions knew nothing of last rows
+    assert Checkpoint.load(path).validation == (checkpoint.validation if live else checkpoint.validation[:1])
 
 
 def test_a_round_trip_keeps_every_part(checkpoint: Checkpoint, path: Path) -> None:
@@ -88,11 +96,13 @@ def test_the_network_comes_back_ready_to_score(checkpoint: Checkpoint, path: Pat
 
 def test_it_is_tensors_and_plain_values_under_the_agreed_names(path: Path) -> None:
     content = torch.load(path, weights_only=True)
-    agreed = {"format", "model", "state_dict", "columns", "scaler", "threshold", "train"}
+    agreed = {"format", "model", "state_dict", "columns", "scaler", "validation", "train"}
     assert agreed <= content.keys()
     assert content["format"] == FORMAT
     assert content["scaler"] == {"mean": [0.1, 1e300], "scale": [1.0, 1e-30]}
-    assert content["threshold"] == {"value": 0.5, "method": "ratio", "ratio": 0.01, "validation_rows": 60}
+    assert [(record["align"], record["delay"]) for record in content["validation"]] == [("window", 0), ("last", 0)]
+    recorded = {"value": 0.5, "method": "ratio", "ratio": 0.01, "validation_rows": 60}
+    assert content["validation"][0]["threshold"] == recorded
 
 
 # Refused
@@ -101,7 +111,8 @@ def test_it_is_tensors_and_plain_values_under_the_agreed_names(path: Path) -> No
 @pytest.mark.parametrize("format_", [FORMAT + 1, 0, 99])
 def test_another_format_is_refused_with_the_way_out(path: Path, format_: int) -> None:
     write_tensors(path, torch.load(path, weights_only=True) | {"format": format_, "model": "unknown"})
-    assert refused(path) == f"{path}: has checkpoint format {format_}, this version reads {FORMAT}; upgrade at-infer"
+    expected = f"{path}: has checkpoint format {format_}, this version reads 1 and {FORMAT}; upgrade at-infer"
+    assert refused(path) == expected
 
 
 def test_files_that_are_something_else_are_refused(tmp_path: Path) -> None:
@@ -152,7 +163,8 @@ EDITS: dict[str, Edit] = {
     "the heads do not divide": lambda c: c["model"].update(heads=3),
     "the score mode is unknown": lambda c: c["score"].update(mode="best"),
     "the fill policy is unknown": lambda c: c.update(fill="guess"),
-    "the threshold is a number": lambda c: c.update(threshold=0.5),
+    "the threshold is a number": lambda c: c["validation"][0].update(threshold=0.5),
+    "no record is of whole windows": lambda c: c["validation"].pop(0),
     "a column is missing": lambda c: c["columns"].pop(),
     "the scaler is too long": lambda c: c["scaler"]["mean"].append(1.0),
     "the scaler is nothing": lambda c: c.update(scaler=None),

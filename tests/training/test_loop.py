@@ -42,7 +42,7 @@ def same_weights(one: Checkpoint, other: Checkpoint) -> bool:
 
 
 def same_run(one: Checkpoint, other: Checkpoint) -> bool:
-    """Weights, history and calibration, bit for bit."""
+    """Weights, history and validation scores, bit for bit."""
     steps = [torch.equal(one.train["steps"][name], other.train["steps"][name]) for name in one.train["steps"]]
     rest = [one.train["epochs"] == other.train["epochs"], one.quantiles == other.quantiles]
     return same_weights(one, other) and all(steps) and all(rest) and one.threshold == other.threshold

@@ -1,6 +1,7 @@
-"""Calibration of last rows of windows: what a live system will see, so that its threshold means what it says."""
+"""Validation scores of last rows of windows: what a live system will see, so that its threshold means what it says."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 import torch
 
 from at_infer import ScoreOptions, Scorer, StreamScorer
-from at_infer.config import SCORE_MODES, Calibrated, DiscrepancyConfig, ModelConfig, ScoreConfig, TrainConfig
+from at_infer.config import SCORE_MODES, DiscrepancyConfig, ModelConfig, ScoreConfig, TrainConfig, ValidationRecord
 from at_infer.errors import ConfigError, EngineError
 from at_infer.models.metadata import Metadata
-from at_infer.thresholds.ratio import quantile_threshold, quantiles
+from at_infer.thresholds.quantiles import quantiles
+from at_infer.thresholds.ratio import quantile_threshold
 from export.pipeline import ExportConfig, export_model
 from tests import oracle
 from tests.checkpoints import SCALER, WINDOW, checkpoint
@@ -24,12 +26,20 @@ from training.checkpoint import Checkpoint
 from training.discrepancy import association_discrepancy
 from training.loop import fit
 from training.model import AnomalyTransformer
-from training.validation import calibrate, causal_rows, most_causal_windows, usual, window_parts, window_scores
+from training.validation import (
+    causal_rows,
+    measure_validation,
+    most_causal_windows,
+    usual,
+    window_parts,
+    window_scores,
+)
 
 
-def causal_of(source: Checkpoint) -> Calibrated:
-    assert source.causal is not None
-    return source.causal
+def live_of(source: Checkpoint) -> ValidationRecord:
+    record = source.validation_of("last")
+    assert record.align == "last"
+    return record
 
 
 @pytest.mark.parametrize("smooth", [1, 4])
@@ -38,7 +48,7 @@ def test_every_row_is_scored_as_the_last_of_its_window_within_its_series(smooth:
     network = AnomalyTransformer(ModelConfig(features=2, window=6, width=8, heads=2, layers=1, feed_forward=8)).eval()
     values, discrepancy = torch.randn(40, 2), DiscrepancyConfig()
     starts, series_rows = np.array([3, 9, 12, 20, 26, 32]), [15, 18]  # rows 3 to 17 and 20 to 37
-    calibration = calibrate(
+    measured = measure_validation(
         network,
         values,
         starts,
@@ -47,7 +57,7 @@ def test_every_row_is_scored_as_the_last_of_its_window_within_its_series(smooth:
         score=ScoreConfig(smooth=smooth),
         ratio=0.1,
     )
-    found, normal = calibration.causal, calibration.normal
+    found, normal = measured.records[1], measured.normal
     expected: dict[str, list[float]] = {}
     for first, end in ((3, 18), (20, 38)):
         for last in range(first + 5, end):
@@ -88,17 +98,17 @@ def test_the_recorded_scores_are_those_of_score_with_align_last(models: Path) ->
     raw = np.asarray(SCALER.mean) + np.asarray(SCALER.scale) * scaled
     with Scorer(models / "model.onnx", ScoreOptions(align="last")) as scorer:
         found = scorer.score(raw.astype(np.float32))
-        assert scorer.threshold == causal_of(source).threshold.value
+        assert scorer.threshold == live_of(source).threshold.value
         assert scorer.notes == []
     known = found.score[~np.isnan(found.score)]
-    np.testing.assert_allclose(quantiles(known), causal_of(source).quantiles["reconstruction"], atol=1e-5)
+    np.testing.assert_allclose(quantiles(known), live_of(source).quantiles["reconstruction"], atol=1e-5)
     assert found.is_anomaly.sum() == int(0.05 * len(known))
 
 
 def test_align_last_takes_ratio_mode_and_gap_from_the_scores_of_last_rows(score: Score, edited: Edit) -> None:
     frame, source = rows(100), checkpoint()
-    causal = causal_of(source)
-    levels, of_mode = source.quantile_levels, causal.quantiles
+    live = live_of(source)
+    levels, of_mode = source.quantile_levels, live.quantiles
     ratio = score(frame, align="last", ratio=0.25).summary.threshold
     assert ratio == quantile_threshold(levels, of_mode["reconstruction"], 0.25)
     assert ratio != score(frame, ratio=0.25).summary.threshold
@@ -106,16 +116,17 @@ def test_align_last_takes_ratio_mode_and_gap_from_the_scores_of_last_rows(score:
         levels, of_mode["paper"], 0.05
     )
     two = [1e-6] * 200 + [10.0] * (len(levels) - 200)
-    clusters = edited(causal={**causal.to_dict(), "quantiles": {"reconstruction": two}})
+    record = live.to_dict() | {"quantiles": {"reconstruction": two}}
+    clusters = edited(validation=[source.validation_of().to_dict(), record])
     assert 1e-6 < score(frame, engine=clusters, align="last", threshold="auto").summary.threshold < 10
-    with pytest.raises(ConfigError, match="kept no validation scores of mode paper with --align last; pass"):
+    with pytest.raises(ConfigError, match="kept no validation scores of mode paper with align last; give"):
         score(frame, engine=clusters, align="last", mode="paper")
 
 
 def test_a_model_of_an_earlier_version_says_what_is_missing(
     run_cli: Callable[..., Answer], edited: Edit, models: Path, tmp_path: Path
 ) -> None:
-    old = edited(causal=None)
+    old = edited(validation=[checkpoint().validation_of().to_dict()])
     rows(60).write_parquet(tmp_path / "data.parquet")
     command = ["score", tmp_path / "data.parquet", "-o", tmp_path / "scores.parquet", "--overwrite", "--engine"]
     note = "has no threshold for last rows of windows, and that of whole windows flags more of them than it should"
@@ -124,19 +135,30 @@ def test_a_model_of_an_earlier_version_says_what_is_missing(
         assert answer.code == 0
         assert answer.err.count(note) == said, answer.err
     with StreamScorer(old) as stream:
-        assert stream.threshold == checkpoint().threshold.value
+        assert stream.threshold == checkpoint().validation_of().threshold.value
         assert len(stream.scorer.notes) == 1
     with StreamScorer(models / "model.onnx") as stream:
-        assert stream.threshold == causal_of(checkpoint()).threshold.value
+        assert stream.threshold == live_of(checkpoint()).threshold.value
 
 
-def test_metadata_without_a_word_of_last_rows_are_read_and_damaged_ones_refused() -> None:
-    values = metadata().to_dict()
-    del values["causal"]
-    assert Metadata.from_dict(values, "model.onnx") == metadata()
-    for damaged in ({}, {"threshold": {"value": 1.0}, "quantiles": {}}, [1], "none"):
+def test_metadata_of_format_1_are_read_and_damaged_ones_refused() -> None:
+    (whole,) = metadata().validation
+    live = replace(whole, align="last", threshold=replace(whole.threshold, value=0.5))
+    now = metadata(validation=[whole, live]).to_dict()
+    old = {name: value for name, value in now.items() if name != "validation"} | {
+        "format": 1,
+        "threshold": whole.threshold.to_dict(),
+        "quantiles": whole.quantiles,
+    }
+    assert Metadata.from_dict(old, "model.onnx") == metadata()
+    causal = {"threshold": live.threshold.to_dict(), "quantiles": live.quantiles}
+    assert Metadata.from_dict(old | {"causal": causal}, "model.onnx") == Metadata.from_dict(now, "model.onnx")
+    incomplete = {"threshold": {"value": 1.0}, "quantiles": {}}
+    damaged = [old | {"causal": of} for of in ({}, incomplete, [1], "none")]
+    damaged += [now | {"validation": of} for of in ([], [live.to_dict()], [incomplete], 1)]
+    for values in damaged:
         with pytest.raises(EngineError, match=r"model.onnx: its metadata are damaged .*; export the model again"):
-            Metadata.from_dict(values | {"causal": damaged}, "model.onnx")
+            Metadata.from_dict(values, "model.onnx")
 
 
 def test_a_trained_model_flags_the_share_of_normal_rows_that_its_threshold_was_made_for(

@@ -1,0 +1,171 @@
+"""Every method for a threshold beside the others: what each would flag, and a model with the one that is chosen."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from at_infer.config import Align, Threshold, ValidationRecord, check_finite, check_ratio
+from at_infer.errors import AtInferError, ConfigError, DataError
+from at_infer.models.metadata import PREFIX, Metadata
+from at_infer.tables.labels import read_scores
+from at_infer.thresholds.quantiles import ValidationScores, histogram
+from at_infer.thresholds.rates import check_positive
+from at_infer.thresholds.recorded import WHAT, kept_scores, written_align
+
+Method = Literal["ratio", "fixed", "gap", "spot"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodOptions:
+    """What the methods need to know."""
+
+    method: Method | None = None
+    """The one to choose; None: only compare them."""
+    ratio: float = 0.01
+    """Share of the validation scores above the threshold (the paper's r)."""
+    delta: float | None = None
+    """A fixed threshold."""
+    false_alarms_per_day: float = 1.0
+    """Target of spot."""
+    rows_per_day: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.method == "fixed" and self.delta is None:
+            raise ConfigError("threshold: method fixed needs a delta")
+        check_ratio(self.ratio)
+        if self.delta is not None:
+            check_finite("delta", self.delta)
+        check_positive("false alarms per day", self.false_alarms_per_day)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A threshold by one method, and what it would flag of the validation scores."""
+
+    method: str
+    what: str
+    threshold: float | None
+    """None: the method fails here, and `note` says why."""
+    share: float | None = None
+    rows: int | None = None
+    rows_a_day: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Validation scores of one kind, and what each method finds in them."""
+
+    align: Align
+    scores: ValidationScores
+    choices: list[Choice]
+    chosen: Choice | None
+    """By the method that was asked for."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only."""
+        return {
+            "scores": self.scores.source,
+            "rows": self.scores.rows,
+            "choices": [asdict(choice) for choice in self.choices],
+            "histogram": [asdict(one) for one in histogram(self.scores)],
+        }
+
+
+def compare_methods(
+    model: Path, metadata: Metadata, options: MethodOptions, *, scores: str | None = None, align: Align | None = None
+) -> list[Comparison]:
+    """On scores of a file that this model wrote, or on the quantiles that it kept."""
+    found = _kept(model, metadata, align) if scores is None else _written(model, metadata, scores, align)
+    return [_compare(kind, known, metadata.validation_of(kind).threshold, options) for kind, known in found.items()]
+
+
+def with_thresholds(metadata: Metadata, comparisons: list[Comparison], ratio: float) -> Metadata:
+    """Metadata with the thresholds that were chosen."""
+    for one in comparisons:
+        if one.chosen is not None and one.chosen.threshold is not None:
+            threshold = Threshold(
+                value=one.chosen.threshold,
+                method="peaks-over-threshold" if one.chosen.method == "spot" else one.chosen.method,
+                ratio=ratio if one.chosen.method == "ratio" else None,
+                validation_rows=one.scores.rows,
+            )
+            record = metadata.validation_of(one.align)
+            if record.align != one.align:
+                kept = {str(metadata.score.mode): one.scores.at_levels(metadata.quantile_levels)}
+                record = ValidationRecord(align=one.align, threshold=threshold, quantiles=kept)
+            metadata = metadata.with_validation(replace(record, threshold=threshold))
+    return metadata
+
+
+def _kept(model: Path, metadata: Metadata, align: Align | None) -> dict[Align, ValidationScores]:
+    found: dict[Align, ValidationScores] = {}
+    for kind in WHAT:
+        record = metadata.validation_of(kind)
+        known = kept_scores(metadata, record, metadata.score, f"quantiles kept in {model}")
+        if record.align == kind and align in (None, kind) and known is not None:
+            found[kind] = known
+    if not found:
+        which = "" if align is None else f" of {WHAT[align]}"
+        raise DataError(f"{model}: kept no validation scores of mode {metadata.score.mode}{which}; give scores")
+    return found
+
+
+def _written(model: Path, metadata: Metadata, source: str, align: Align | None) -> dict[Align, ValidationScores]:
+    read = read_scores(source)
+    expected = {"checkpoint_sha256": metadata.checkpoint_sha256, "score": metadata.score.to_dict()}
+    for name, value in expected.items():
+        written = read.properties.get(PREFIX + name)
+        if written is not None and json.loads(written) != value:
+            what = "another model" if name == "checkpoint_sha256" else "another score mode, temperature or smoothing"
+            raise DataError(f"{source}: has scores of {what}; score with {model.name} as it is")
+    kind = written_align(read.properties)
+    if align not in (None, kind):
+        raise DataError(f"{source}: has scores of {WHAT[kind]}; leave align out, or score with align {align}")
+    return {kind: ValidationScores.of_scores(source, read.scores)}
+
+
+def _compare(align: Align, known: ValidationScores, recorded: Threshold, options: MethodOptions) -> Comparison:
+    per_day = options.rows_per_day
+    of_model = _flagged(known, "recorded", f"in the model, by {recorded.method}", recorded.value, per_day)
+    choices = [of_model, *_choices(known, options)]
+    chosen = next((choice for choice in choices if choice.method == options.method), None)
+    if chosen is not None and chosen.threshold is None:
+        raise ConfigError(f"threshold: {chosen.note}; these are the scores of {WHAT[align]}")
+    return Comparison(align=align, scores=known, choices=choices, chosen=chosen)
+
+
+def _choices(known: ValidationScores, options: MethodOptions) -> Iterator[Choice]:
+    """One that fails says why, and the others follow."""
+    per_day, alarms, delta = options.rows_per_day, options.false_alarms_per_day, options.delta
+    yield _choice(known, "ratio", f"r = {options.ratio:g}", lambda: known.at_ratio(options.ratio), per_day)
+    if delta is not None:
+        yield _choice(known, "fixed", f"delta = {delta:g}", lambda: delta, per_day)
+    yield _choice(known, "gap", "gap statistic, two clusters", known.by_gap, per_day)
+
+    def spot() -> float:
+        if per_day is None:
+            raise ConfigError("threshold: a rate per day needs the rows per day, or the interval between rows")
+        return known.by_peaks(alarms / per_day)
+
+    yield _choice(known, "spot", f"peaks over threshold, {alarms:g} rows a day", spot, per_day)
+
+
+def _choice(
+    known: ValidationScores, method: str, what: str, find: Callable[[], float], rows_per_day: float | None
+) -> Choice:
+    try:
+        threshold = find()
+    except AtInferError as error:
+        return Choice(method=method, what=what, threshold=None, note=str(error).removeprefix("threshold: "))
+    return _flagged(known, method, what, threshold, rows_per_day)
+
+
+def _flagged(known: ValidationScores, method: str, what: str, threshold: float, rows_per_day: float | None) -> Choice:
+    share = known.share_above(threshold)
+    a_day = None if rows_per_day is None else share * rows_per_day
+    return Choice(
+        method=method, what=what, threshold=threshold, share=share, rows=round(share * known.rows), rows_a_day=a_day
+    )

@@ -1,0 +1,99 @@
+"""What a model or a file of scores has recorded: its threshold, and scores of the validation rows."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from at_infer.config import Align, ScoreConfig, ValidationRecord
+from at_infer.errors import DataError, EngineError
+from at_infer.models.kinds import is_plan
+from at_infer.models.metadata import PREFIX, Metadata
+from at_infer.models.sidecar import load_sidecar
+from at_infer.tables.labels import read_scores
+from at_infer.thresholds.quantiles import ValidationScores
+
+WHAT: dict[Align, str] = {"window": "whole windows", "last": "last rows of windows"}
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What is known; None where it is not."""
+
+    source: str
+    threshold: float | None = None
+    ratio: float | None = None
+    """Share of the validation scores above the threshold."""
+    scores: ValidationScores | None = None
+
+
+def recorded_in_scores(properties: Mapping[str, str], source: str) -> Recorded:
+    """What `at-infer score` wrote down."""
+    facts: dict[str, Any] = {}
+    for name in ("threshold", "validation"):
+        try:
+            facts[name] = json.loads(properties.get(PREFIX + name, "null"))
+        except json.JSONDecodeError:
+            raise DataError(f"{source}: its metadata are damaged ({PREFIX}{name}); score again") from None
+    kept = facts["validation"]
+    if not kept:
+        return Recorded(source, facts["threshold"])
+    scores = ValidationScores(source, kept.get("rows", 0), kept["levels"], kept["quantiles"])
+    return Recorded(source, facts["threshold"], kept.get("ratio"), scores)
+
+
+def recorded_in_model(path: Path, properties: Mapping[str, str]) -> Recorded:
+    """What an exported model knows of the score that a file has, whose properties these are; needs no GPU."""
+    metadata = read_model_metadata(path)
+    written = properties.get(PREFIX + "score")
+    config = metadata.score if written is None else ScoreConfig.from_dict(json.loads(written))
+    if replace(config, mode=metadata.score.mode) != metadata.score:
+        raise DataError(
+            f"{path}: its validation scores have another smoothing, temperature or normalisation; give scores of "
+            f"validation rows, or a delta"
+        )
+    record = metadata.validation_of(written_align(properties))
+    scores = kept_scores(metadata, record, config, str(path))
+    if scores is None:
+        raise DataError(
+            f"{path}: knows no validation scores of mode {config.mode}; give scores of validation rows, or a delta"
+        )
+    if config.mode != metadata.score.mode:
+        return Recorded(str(path), scores=scores)
+    return Recorded(str(path), record.threshold.value, record.threshold.ratio, scores)
+
+
+def kept_scores(
+    metadata: Metadata, record: ValidationRecord, config: ScoreConfig, source: str
+) -> ValidationScores | None:
+    """Quantiles of the validation scores of this mode; None if none were kept."""
+    values = record.quantiles.get(config.mode)
+    if values is None:
+        return None
+    return ValidationScores(source, record.threshold.validation_rows, metadata.quantile_levels, values)
+
+
+def read_validation_scores(source: str) -> ValidationScores:
+    """All scores of a file."""
+    return ValidationScores.of_scores(source, read_scores(source).scores)
+
+
+def written_align(properties: Mapping[str, str]) -> Align:
+    """How the rows of a file of scores were scored; whole windows, if it does not say."""
+    layout = properties.get(f"{PREFIX}layout")
+    return "window" if layout is None else json.loads(layout)["align"]
+
+
+def read_model_metadata(path: Path) -> Metadata:
+    """Of an ONNX file or a plan, without running it."""
+    if is_plan(path):
+        metadata = load_sidecar(path)
+    else:
+        from at_infer.engines import open_engine
+
+        with open_engine(path, threads=1) as engine:
+            metadata = engine.metadata
+    if metadata is None:
+        raise EngineError(f"{path}: is no export of at-infer, it knows no threshold; use at-infer export")
+    return metadata
