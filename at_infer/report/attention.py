@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.report.details import Shares
+from at_infer.report.details import FeatureShare
 from at_infer.report.overview import Overview
 from at_infer.report.windows import Attention, Reconstructor
 from at_infer.tables.scores import ScoredFile
@@ -36,7 +36,7 @@ def look_inside(
     overview: Overview,
     reconstructor: Reconstructor,
     data: str,
-    shares: Mapping[int, Shares],
+    shares: Mapping[int, Sequence[FeatureShare]],
 ) -> list[SeenWindow]:
     """The windows with the worst peaks, and a normal one near the first of them."""
     n, segments = reconstructor.window, overview.segments
@@ -61,7 +61,7 @@ def look_inside(
     ranges = [(first, first + n) for _, _, first in placed]
     names: Sequence[str] = reconstructor.metadata.columns
     rows = file.pick_data(data, names, ranges).values
-    blamed = {k: found[0][0] for k, found in shares.items() if found and found[0][0] in names}
+    blamed = {k: found[0].feature for k, found in shares.items() if found and found[0].feature in names}
     most_blamed = blamed[min(blamed)] if blamed else names[0]
     seen = []
     for (segment, series, first), values, (scores, _) in zip(placed, rows, file.pick(ranges), strict=True):

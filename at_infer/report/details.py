@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,18 @@ MOST_ROWS = 1000
 USUAL_SEGMENTS, USUAL_ROWS = 100, 40_000  # what a page holds if nothing else is asked for
 CONTEXT_ROWS = 100
 FEATURES_SHOWN = 4
-Shares = list[tuple[str, float]]
+
+
+class FeatureShare(NamedTuple):
+    """What part of a segment's error, summed over its rows, is that of one feature."""
+
+    feature: str
+    share: float
+    exact: bool
+    """False: it may be more. Only the top feature of each row is known, and in some rows another one is it."""
+
+    def __str__(self) -> str:
+        return f"{self.feature}, {'' if self.exact else 'at least '}{100 * self.share:.3g} % of the error"
 
 
 @dataclass(slots=True)
@@ -39,17 +51,21 @@ class Details:
     """All that is shown row by row."""
 
     segments: list[Detail]
-    shares: dict[int, Shares]
+    shares: dict[int, list[FeatureShare]]
     """Of segments: features by their share of the error, largest first."""
 
 
-def shares_of(evidence: NDArray[np.float64], names: Sequence[str]) -> Shares:
-    """Features by their share of the whole, largest first."""
-    total = float(evidence.sum())
+def shares_of(evidence: NDArray[np.float64], names: Sequence[str]) -> list[FeatureShare]:
+    """Features by their share of the error, largest first.
+
+    `evidence` has the error of each, and maybe at its end that of features which are not known one by one.
+    """
+    total, known = float(evidence.sum()), evidence[: len(names)]
     if not total > 0:
         return []
-    order = np.argsort(-evidence, kind="stable")[:FEATURES_SHOWN]
-    return [(names[j], float(evidence[j] / total)) for j in order if evidence[j] > 0]
+    order = np.argsort(-known, kind="stable")[:FEATURES_SHOWN]
+    exact = len(evidence) == len(names) or int((known > 0).sum()) == 1  # one that is the top of every row
+    return [FeatureShare(names[j], float(known[j] / total), exact) for j in order if known[j] > 0]
 
 
 def look_closer(
@@ -82,7 +98,13 @@ def look_closer(
         )
         picked = file.pick_data(data, columns, wide)
         for detail, (first, _), values in zip(details, wide, picked.values, strict=True):
-            _add_features(detail, overview, picked.features, values, first, reconstructor, shares)
+            x_hat = None
+            if reconstructor is not None:
+                x_hat, errors = reconstructor.reconstruct(values)
+                if file.explained is None:
+                    inside = errors[_inside(overview, detail.segment, first)]
+                    shares[detail.segment] = shares_of(np.nansum(inside, axis=0, dtype=np.float64), picked.features)
+            _add_features(detail, overview, picked.features, values, x_hat, first, shares[detail.segment])
     return Details(sorted(details, key=lambda detail: detail.segment), shares)
 
 
@@ -104,28 +126,25 @@ def _covered(overview: Overview, reconstructor: Reconstructor, rows: Range, k: i
     return first + series.first_row, end + series.first_row
 
 
+def _inside(overview: Overview, k: int, first_row: int) -> slice:
+    """Rows of a segment among rows from `first_row` on."""
+    return slice(max(int(overview.segments.first[k]) - first_row, 0), int(overview.segments.end[k]) - first_row)
+
+
 def _add_features(
     detail: Detail,
     overview: Overview,
     names: list[str],
     values: Floats,
+    x_hat: Floats | None,
     first_row: int,
-    reconstructor: Reconstructor | None,
-    shares: dict[int, Shares],
+    shares: list[FeatureShare],
 ) -> None:
-    """The features to blame; which ones these are is told by the engine, else by the file, else by the values."""
-    k = detail.segment
+    """The features with the largest errors; without errors those whose values stand out."""
     begin = detail.first_row - first_row
     shown = slice(begin, begin + len(detail.scores))
-    inside = slice(int(overview.segments.first[k]) - first_row, int(overview.segments.end[k]) - first_row)
-    inside = slice(max(inside.start, 0), inside.stop)
-    x_hat = None
-    if reconstructor is not None:
-        x_hat, errors = reconstructor.reconstruct(values)
-        found = shares_of(np.nansum(errors[inside], axis=0, dtype=np.float64), names)
-        shares[k] = found or shares[k]
-    known = [name for name, _ in shares[k] if name in names]
-    detail.names = known or _departed(values, inside, names)
+    known = [entry.feature for entry in shares if entry.feature in names]
+    detail.names = known or _departed(values, _inside(overview, detail.segment, first_row), names)
     at = [names.index(name) for name in detail.names]
     detail.values = [values[shown, j] for j in at]
     detail.reconstructions = [] if x_hat is None else [x_hat[shown, j] for j in at]

@@ -161,11 +161,12 @@ def _segment(report: ScoresReport, detail: Detail) -> "Figure":
     axes[0].plot(x, detail.scores, color=SCORE)
     axes[0].axhline(report.threshold, color=ALARM, linestyle="--", linewidth=1.2)
     _title(axes[0], f"{name + ': ' if name else ''}score, peak {segments.peak[k]:.4g}")
+    shares = {entry.feature: str(entry) for entry in report.details.shares[k]}
     for j, ax in enumerate(axes[1:]):
         ax.plot(x, detail.values[j], color=SCORE, label="measured")
         if detail.reconstructions:
             ax.plot(x, detail.reconstructions[j], color=RECONSTRUCTION, linestyle="--", label="reconstructed")
-        _title(ax, detail.names[j])
+        _title(ax, shares.get(detail.names[j], detail.names[j]))
     for ax in axes:
         ax.axvspan(x[inside.start], x[inside.stop - 1], color="#f3c3ae", alpha=0.6, linewidth=2, zorder=0)
     if detail.reconstructions:

@@ -76,8 +76,7 @@ def look(file: ScoredFile, threshold: float, observe: Observe = lambda _done, _r
     """Read all rows once."""
     cuts = Cuts(threshold)
     envelope = Envelope(bucket_rows(file.rows))
-    features = len(file.features)
-    flagged, labelled = SegmentFinder(features, MOST_SEGMENTS), SegmentFinder(features, MOST_SEGMENTS)
+    flagged, labelled = (SegmentFinder(file.evidence_columns, MOST_SEGMENTS) for _ in range(2))
     series: list[Series] = []
 
     def end_series() -> None:

@@ -5,12 +5,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from at_infer.config import ScoreConfig
+from at_infer.engines import Engine
 from at_infer.errors import ConfigError
+from at_infer.models.metadata import Metadata
 from at_infer.report.attention import SeenWindow, look_inside
 from at_infer.report.details import Details, look_closer
 from at_infer.report.grid import Grid, choose_grid
 from at_infer.report.overview import Observe, Overview, look
 from at_infer.report.windows import Reconstructor, open_associations
+from at_infer.scoring.windows import Layout
 from at_infer.tables.scores import ScoredFile
 from at_infer.thresholds.choose import choose_for_report
 
@@ -29,8 +33,6 @@ class ScoresReport:
     windows: list[SeenWindow]
     days: float | None
     rows_per_day: float | None
-    reconstructed: bool
-    """Is there an engine?"""
     notes: list[str]
     """What could not be shown, and what to pass for it."""
 
@@ -62,8 +64,8 @@ def survey_scores(
     try:
         reconstructor = None
         if opened is not None and opened.metadata is not None:
-            reconstructor = Reconstructor(opened, opened.metadata)
-            _check_model(file, reconstructor, engine)
+            _check_model(file, opened.metadata, engine)
+            reconstructor = _reconstructor(file, opened, opened.metadata)
         columns = _columns(file) if reconstructor is None else reconstructor.metadata.columns
         if data is not None:
             file.pick_data(data, columns, [])  # says what is wrong with it before the long work
@@ -84,7 +86,6 @@ def survey_scores(
         windows=windows,
         days=overview.days(rows_per_day),
         rows_per_day=rows_per_day,
-        reconstructed=reconstructor is not None,
         notes=[],
     )
     return replace(report, notes=_notes(report, data, reconstructor))
@@ -95,9 +96,21 @@ def _columns(file: ScoredFile) -> list[str] | None:
     return None if known is None else [str(name) for name in json.loads(known)]
 
 
-def _check_model(file: ScoredFile, reconstructor: Reconstructor, engine: Path | None) -> None:
+def _reconstructor(file: ScoredFile, engine: Engine, metadata: Metadata) -> Reconstructor:
+    """Windows and errors as the file of scores records them; as is usual for the model if it does not."""
+    layout, score = (file.properties.get(f"at_infer.{name}") for name in ("layout", "score"))
+    n = metadata.model.window
+    return Reconstructor(
+        engine,
+        metadata,
+        Layout(window=n, stride=n) if layout is None else Layout.from_dict(json.loads(layout)),
+        metadata.score if score is None else ScoreConfig.from_dict(json.loads(score)),
+    )
+
+
+def _check_model(file: ScoredFile, metadata: Metadata, engine: Path | None) -> None:
     known = file.properties.get("at_infer.checkpoint_sha256")
-    if known is not None and json.loads(known) != reconstructor.metadata.checkpoint_sha256:
+    if known is not None and json.loads(known) != metadata.checkpoint_sha256:
         raise ConfigError(
             f"{engine}: is of another model than the one that scored {file.source}; pass the engine of that"
         )
@@ -114,10 +127,6 @@ def _notes(report: ScoresReport, data: str | None, reconstructor: Reconstructor 
         notes.append("Values of the features are not shown: pass the scored file with --data.")
     elif reconstructor is None:
         notes.append("Reconstructions and associations are not shown: pass model.associations.onnx with --engine.")
-    elif report.facts.get("layout", {}).get("stride") not in (None, reconstructor.window):
-        notes.append(
-            "The scores are of windows that overlap; reconstructions are shown of windows that lie side by side."
-        )
     if reconstructor is not None and not report.windows:
         notes.append(f"Associations are not shown: no window of {reconstructor.window} rows, or too large for a page.")
     if report.days is None:

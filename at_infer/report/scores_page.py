@@ -28,7 +28,6 @@ def describe_scores(report: ScoresReport) -> tuple[dict[str, Any], Arrays]:
         "source": Path(file.source).name,
         "headline": _headline(report),
         "subline": _worst(report),
-        "evidence": "the error" if report.reconstructed or file.explained == "all" else "the rows, by largest error",
         "facts": _facts(report),
         "rows": overview.rows,
         "unscored": overview.unscored,
@@ -82,7 +81,7 @@ def _worst(report: ScoresReport) -> list[tuple[str, bool]]:
         (f", peak {_short(peak)}{times}", False),
     ]
     if report.details.shares[0]:
-        text += [(", mostly ", False), (", ".join(name for name, _ in report.details.shares[0][:2]), True)]
+        text += [(", mostly ", False), (", ".join(entry.feature for entry in report.details.shares[0][:2]), True)]
     return [*text, (".", False)]
 
 

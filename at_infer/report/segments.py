@@ -27,7 +27,7 @@ class Segments:
     touched: Bools
     """Has a row that is also in the other mask: labelled, or flagged."""
     evidence: NDArray[np.float64]
-    """(segments, features), summed over the rows."""
+    """That of the rows, summed: one row per segment."""
     times: NDArray[np.float64]
     """(segments, 2), of the first and the last row; NaN if rows are only numbered."""
 
@@ -47,19 +47,19 @@ class Segments:
         return np.lexsort((self.first, self.first - self.end, -self.peak))
 
 
-def no_segments(features: int) -> Segments:
+def no_segments(evidence_columns: int) -> Segments:
     """None at all."""
     whole = np.empty(0, np.int64)
     peak, touched = np.empty(0, np.float32), np.empty(0, np.bool_)
-    return Segments(whole, whole, whole, peak, whole, touched, np.empty((0, features)), np.empty((0, 2)))
+    return Segments(whole, whole, whole, peak, whole, touched, np.empty((0, evidence_columns)), np.empty((0, 2)))
 
 
 class SegmentFinder:
     """Collects the runs of a mask over the rows of one series after another."""
 
-    def __init__(self, features: int, keep: int) -> None:
-        self.found, self.count, self.touched, self.rows = no_segments(features), 0, 0, 0
-        self.keep, self._open = keep, no_segments(features)
+    def __init__(self, evidence_columns: int, keep: int) -> None:
+        self.found, self.count, self.touched, self.rows = no_segments(evidence_columns), 0, 0, 0
+        self.keep, self._open = keep, no_segments(evidence_columns)
         self.series = -1
 
     def start_series(self) -> None:

@@ -13,7 +13,7 @@ from at_infer.scoring.windows import Floats
 def added_columns(scorer: Scorer) -> list[str]:
     """Columns of the output beside the carried ones."""
     explain = scorer.options.explain
-    top = ["top_feature", "top_feature_share"] if explain != "none" else []
+    top = ["top_feature", "top_feature_share", "error"] if explain != "none" else []
     errors = [f"error_{name}" for name in scorer.metadata.columns] if explain == "all" else []
     return ["score", "is_anomaly", *top, *errors]
 
@@ -30,7 +30,11 @@ def scored_columns(scorer: Scorer, scores: Floats) -> dict[str, Any]:
         top = np.where(known, np.nan_to_num(errors).argmax(axis=1), -1)
         with np.errstate(invalid="ignore", divide="ignore"):
             share = errors[np.arange(len(errors)), top] / total
-        found += [np.array([*names, None], object)[top], np.where(known, share, np.nan).astype(np.float32)]
+        found += [
+            np.array([*names, None], object)[top],
+            np.where(known, share, np.nan).astype(np.float32),
+            total / np.float32(len(names)),
+        ]
     if explain == "all":
         found += list(errors.T)
     return dict(zip(added_columns(scorer), found, strict=True))

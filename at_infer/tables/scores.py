@@ -16,6 +16,7 @@ from at_infer.tables.labels import label_values, score_values
 
 CHUNK_ROWS = 1 << 18
 ERROR = "error_"
+TOP = ["top_feature", "top_feature_share", "error"]
 
 Floats = NDArray[np.float32]
 Times = NDArray[np.float64]
@@ -34,7 +35,8 @@ class ScoredChunk:
     """Milliseconds since 1970, or the number itself."""
     labels: NDArray[np.bool_] | None
     evidence: Floats | None
-    """(rows, features): squared errors, or 1 at the feature with the largest one."""
+    """(rows, features): the error of each, 0 where unknown; after `--explain top` one more column, the error of all
+    features but the top one together."""
     starts: list[tuple[int, str]]
     """Rows of this chunk that begin a series, and its name."""
 
@@ -60,10 +62,12 @@ class ScoredFile:
         self.rows = sum(file.rows for file in self.files)
         self.properties = file_properties(head)
         self.clock: Clock | None = self._clock(head)
-        errors = [name for name in head.schema if name.startswith(ERROR) and head.schema[name].is_float()]
+        errors = [name for name, kind in head.schema.items() if name.startswith(ERROR) and kind.is_float()]
+        errors = [name for name in errors if name not in self.keys.columns]
         self.explained: Literal["all", "top"] | None = (
-            "all" if errors else "top" if "top_feature" in head.schema else None
+            "all" if errors else "top" if head.schema.keys() >= set(TOP) else None
         )
+        self.explanation = errors or (TOP if self.explained == "top" else [])
         self.features = [name.removeprefix(ERROR) for name in errors] or self._top_features()
         self.label_files: list[InputFile] = []
         self.compared: list[str] = []
@@ -78,13 +82,16 @@ class ScoredFile:
                     f"{labels}: has {found} rows, {source} has {self.rows}; labels need one row per scored row"
                 )
 
+    @property
+    def evidence_columns(self) -> int:
+        """How many columns the evidence of every chunk has."""
+        return len(self.features) + (self.explained == "top")
+
     def chunks(self) -> Iterator[ScoredChunk]:
         """All rows, in order."""
         walk = KeyWalk(self.keys, self.source)
-        evidence = [f"{ERROR}{name}" for name in self.features] if self.explained == "all" else []
-        top = ["top_feature"] if self.explained == "top" and self.features else []
         theirs = _even(self.label_files, [self.label_column, *self.compared])
-        for first, own in _even(self.files, ["score", *self.keys.columns, *evidence, *top]):
+        for first, own in _even(self.files, ["score", *self.keys.columns, *self.explanation]):
             labels = None
             if self.labels is not None:
                 _, other = next(theirs)
@@ -96,7 +103,7 @@ class ScoredFile:
                 scores=score_values(own, "score", self.source, first),
                 times=self._times(own),
                 labels=labels,
-                evidence=self._evidence(own, evidence, top),
+                evidence=self._evidence(own),
                 starts=walk.take(own, first),
             )
 
@@ -162,18 +169,24 @@ class ScoredFile:
             found |= {str(name) for name in frame["top_feature"].drop_nulls().unique()}
         return sorted(found)
 
-    def _evidence(self, frame: pl.DataFrame, errors: list[str], top: list[str]) -> Floats | None:
-        if errors:
-            found: Floats = frame.select(cs.by_name(*errors).cast(pl.Float32)).to_numpy(order="c", writable=True)
-            found[~np.isfinite(found)] = 0.0
-            return found
-        if not top:
+    def _evidence(self, frame: pl.DataFrame) -> Floats | None:
+        if self.explained is None:
             return None
-        names = frame["top_feature"].cast(pl.String)
-        at = names.replace_strict(self.features, list(range(len(self.features))), default=-1, return_dtype=pl.Int32)
-        code = at.fill_null(-1).to_numpy()
-        ones: Floats = np.equal(code[:, None], np.arange(len(self.features))).astype(np.float32)
-        return ones
+        if self.explained == "all":
+            errors = frame.select(cs.by_name(*self.explanation).cast(pl.Float32))
+            found: Floats = errors.to_numpy(order="c", writable=True)
+        else:
+            codes = list(range(len(self.features)))
+            names = frame["top_feature"].cast(pl.String)
+            top = names.replace_strict(self.features, codes, default=None, return_dtype=pl.Int32)
+            known = top.is_not_null().to_numpy()
+            error = frame["error"].cast(pl.Float32).to_numpy()
+            of_top = frame["top_feature_share"].cast(pl.Float32).to_numpy() * error
+            found = np.zeros((frame.height, len(self.features) + 1), np.float32)
+            found[known, top.drop_nulls().to_numpy()] = of_top[known]
+            found[:, -1] = np.where(known, error - of_top, 0)
+        found[~np.isfinite(found)] = 0.0
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import torch
 
 from at_infer.evaluation.metrics.runs import runs
 from at_infer.report.payload import rounded, safe_json
-from at_infer.tables import scored
+from at_infer.tables import scores as score_files
 from tests.checkpoints import checkpoint
 from tests.conftest import Answer
 from tests.report_pages import NASTY, Page, minutes, noisy_scores, write_scores
@@ -77,7 +77,7 @@ def test_no_peak_is_lost_in_a_long_file(
 ) -> None:
     monkeypatch.setattr("at_infer.report.levels.MOST_BUCKETS", 1000)
     monkeypatch.setattr("at_infer.report.levels.bucket_rows.__defaults__", (1000,))
-    monkeypatch.setattr(scored, "CHUNK_ROWS", 777)
+    monkeypatch.setattr(score_files, "CHUNK_ROWS", 777)
     score = noisy_scores(50_000)
     page = report(write_scores(tmp_path / "s.parquet", {"row": np.arange(50_000), "score": score}))
     assert page.description["bucketRows"] == 64
@@ -178,13 +178,13 @@ def test_the_feature_to_blame_is_named_and_shown(
 ) -> None:
     scores, data = scores_and_data
     page = report(scores, "--data", data, "--engine", models / "model.associations.onnx")
-    top, share = page.description["segments"]["top"][0][0]
+    top, share, exact = page.description["segments"]["top"][0][0]
     detail = page.description["details"][0]
-    assert (top, detail["names"][0], detail["reconstructed"]) == ("f01", "f01", True)
+    assert (top, exact, detail["names"][0], detail["reconstructed"]) == ("f01", True, "f01", True)
     errors = pl.read_parquet(scores).select(f"error_{name}" for name in COLUMNS).to_numpy()
     first, end = page.description["segments"]["first"][0], page.description["segments"]["end"][0]
     inside = errors[first:end].sum(axis=0)
-    assert share == pytest.approx(inside[1] / inside.sum(), rel=1e-4)  # the engine's error is that of the score
+    assert share == pytest.approx(inside[1] / inside.sum(), rel=1e-4)
     values = page.array("detail.0.value.0")
     begin = detail["first"]
     frame = pl.read_parquet(data)

@@ -116,7 +116,7 @@ def test_every_option_reaches_the_run(run_cli: Cli, models: Path, out: Path, wri
     assert (told["series"], told["short_series"], told["batch_size"]) == (3, 1, 3)
     assert (told["score_mode"], told["threshold"], told["bad_windows"]) == ("paper", 0.25, 2)
     assert pl.read_parquet(out / "s.parquet").columns == [
-        *("s", "t", "score", "is_anomaly", "top_feature", "top_feature_share"),
+        *("s", "t", "score", "is_anomaly", "top_feature", "top_feature_share", "error"),
     ]
     recorded = pl.read_parquet_metadata(out / "s.parquet")
     expected = {"mode": "paper", "temperature": 2.0, "smooth": 3, "normalise_errors": True}

@@ -170,11 +170,12 @@ def test_smoothing_looks_back_only_if_rows_are_scored_as_the_last(score: Score) 
 def test_explanations_name_the_feature_with_the_largest_error(score: Score, models: Path) -> None:
     frame = rows(100).with_columns(f01=pl.when(pl.int_range(pl.len()) == 50).then(1e4).otherwise("f01"))
     found = score(frame, explain="all").frame
-    assert found.columns == ["row", "score", "is_anomaly", "top_feature", "top_feature_share", *ERRORS]
+    assert found.columns == ["row", "score", "is_anomaly", "top_feature", "top_feature_share", "error", *ERRORS]
     errors = found.select(ERRORS).to_numpy()
     np.testing.assert_allclose(errors.mean(axis=1), found["score"], rtol=1e-4)
     assert found["top_feature"].to_list() == [COLUMNS[j] for j in errors.argmax(axis=1)]
     np.testing.assert_allclose(found["top_feature_share"], errors.max(axis=1) / errors.sum(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(found["error"], errors.mean(axis=1), rtol=1e-5)
     assert (found["top_feature"][50], found["top_feature_share"][50]) == ("f01", pytest.approx(1, abs=1e-3))
     top = score(frame, explain="top").frame
     assert top.equals(found.drop(ERRORS))
@@ -193,7 +194,7 @@ def test_a_part_without_any_score_is_written_like_the_others(score: Score, small
     )
     found = score(frame, explain="all", on_bad_rows="null", batch_size=1)
     assert found.unscored == list(range(WINDOW, 3 * WINDOW))
-    for name in ("is_anomaly", "top_feature", "top_feature_share", *ERRORS):
+    for name in ("is_anomaly", "top_feature", "top_feature_share", "error", *ERRORS):
         assert found.frame[name].is_null().arg_true().to_list() == found.unscored
 
 

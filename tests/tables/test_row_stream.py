@@ -122,6 +122,7 @@ def test_names_of_features_have_no_special_meaning(score: Score, edited: Edit, n
         ("is_anomaly", {}),
         ("top_feature", {"explain": "top"}),
         ("top_feature_share", {"explain": "top"}),
+        ("error", {"explain": "top"}),
         ("error_f01", {"explain": "all"}),
         ("file", {"series_per_file": True}),
     ],

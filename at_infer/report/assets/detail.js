@@ -45,7 +45,7 @@ function startDetail(array, scoreChart, step) {
         const value = Array.from(array(`detail.${row.id}.value.${j}`), finiteOrNull);
         const model = detail.reconstructed ? Array.from(array(`detail.${row.id}.reconstruction.${j}`), finiteOrNull) : null;
         const part = row.top.find(([top]) => top === name);
-        return add(name, part ? `${share(part[1], 1)} of ${description.evidence}` : '', {
+        return add(name, part ? `${errorShare(part)} of the error` : '', {
           scales: time,
           height: 130,
           series: [{}, { stroke: colour('score'), width: 1.75, points: { show: false } }, ...(model ? [{ stroke: colour('recon'), width: 1.75, dash: [6, 4], points: { show: false } }] : [])],

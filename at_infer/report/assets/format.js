@@ -28,6 +28,9 @@ function share(part, all) {
   return percent > 0 && percent < 0.01 ? '< 0.01 %' : `${Number(percent.toPrecision(3))} %`;
 }
 
+// A feature's part of a segment's error; "≥" where only the top feature of each row is known, and it varies.
+const errorShare = ([, part, exact]) => `${exact ? '' : '≥ '}${share(part, 1)}`;
+
 // Of a row: its date, its number in the time column, or its place in the file. The day is left out if it is that of `after`.
 function moment(time, row, after = null) {
   if (description.clock === 'date' && Number.isFinite(time)) {

@@ -29,7 +29,12 @@ class SegmentTable {
     ];
     if (description.seriesCount > 1) this.columns.unshift({ name: 'Series', by: (row) => row.name });
     if (description.labelled) this.columns.unshift({ name: 'Verdict', by: (row) => row.verdict });
-    if (description.segments.top.some((top) => top.length)) this.columns.push({ name: 'Top features', by: (row) => row.top[0]?.[0] ?? '' });
+    const shares = description.segments.top.flat();
+    if (shares.length) {
+      this.columns.push({ name: 'Top features', by: (row) => row.top[0]?.[0] ?? '' });
+      const atLeast = shares.some(([, , exact]) => !exact) ? ' ≥: at least; --explain top keeps one feature of each row, --explain all keeps every one.' : '';
+      $('segments-hint').textContent = `Percentages: the feature's share of the error, summed over the rows of the segment.${atLeast}`;
+    }
     this.head();
     this.filters();
     $('more').addEventListener('click', () => {
@@ -113,7 +118,7 @@ class SegmentTable {
       End: () => cell(moment(row.times[1], row.end - 1, row.times[0])),
       Rows: () => cell(whole(row.length), 'number'),
       'Peak score': () => cell([short(Number.isFinite(row.peak) ? row.peak : NaN), element('span', { class: 'meter', 'aria-hidden': 'true' }, meter)], 'number'),
-      'Top features': () => cell(row.top.slice(0, 2).map(([name, part]) => element('span', { class: 'chip' }, name, ' ', element('small', {}, share(part, 1)))), 'wrap'),
+      'Top features': () => cell(row.top.slice(0, 2).map((part) => element('span', { class: 'chip' }, part[0], ' ', element('small', {}, errorShare(part)))), 'wrap'),
     };
     const made = element('tr', { tabindex: '0', class: this.isQuiet(row) ? 'quiet' : '', onclick: () => this.choose(row), onkeydown: (event) => this.key(event, row) }, ...this.columns.map((column) => cells[column.name]()));
     made.entry = row;
