@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from at_infer import gpu_sensors
+from at_infer.measure import gpu_sensors
 from at_infer.measure.bench import Contestant, compare, figures, measure
 from at_infer.measure.gpu_sensors import Reading
 from export.pipeline import ExportConfig, export_model

@@ -12,7 +12,8 @@ import onnx
 import onnxruntime
 import pytest
 
-from at_infer import load_probe, machine
+from at_infer.measure import doctor as machine
+from at_infer.measure import load_probe
 from at_infer.measure.doctor import broken, commands, examine, explain, find_cpu, probe
 
 X86 = """processor : 0

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from at_infer import gpu_sensors
+from at_infer.measure import gpu_sensors
 from at_infer.measure.gpu_sensors import GpuWatch, Reading, open_nvml, parse_tegrastats, read_power_mode, summarise
 
 ORIN = (
