@@ -33,10 +33,11 @@ from at_infer.engines.tensorrt.modules import load_flavour
 from at_infer.errors import AtInferError, EngineError
 from at_infer.models.criterion import Floats, anomaly_score, error_and_discrepancy, layers_summed, usual_discrepancy
 from at_infer.models.metadata import Metadata
+from at_infer.scoring.real_windows import real_windows
 from at_infer.tables import write_table
 from export import parity
 from export.graphs import ScoreGraph
-from export.pipeline import ExportConfig, Exported, ExportPrecision, export_model, real_windows
+from export.pipeline import REAL_WINDOWS, ExportConfig, Exported, ExportPrecision, export_model
 from export.to_tensorrt import build_plan
 from training.checkpoint import Checkpoint
 from training.data import DataConfig, load
@@ -111,7 +112,7 @@ def run(args: argparse.Namespace, folder: Path) -> None:
     checkpoint, data = setting(args, folder)
     precisions = args.precision or get_args(ExportPrecision)
     entries = [entry for precision in precisions for entry in export(precision, checkpoint, data, folder)]
-    windows = real_windows(data, checkpoint)
+    windows = real_windows(data, checkpoint, most=REAL_WINDOWS)
     seconds = measure(entries, checkpoint, windows, args)
     print_table(entries, seconds, checkpoint, args, len(windows))
     print(json.dumps(report(entries, seconds, checkpoint, args, len(windows))))

@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from at_infer import __version__
 from at_infer.config import Config, ScoreMode, find_validation, head_rule
 from at_infer.engines.tensorrt.batching import BatchProfile
-from at_infer.errors import CheckpointError, DataError, ExportError, OutputError
+from at_infer.errors import CheckpointError, ExportError, OutputError
 from at_infer.models.kinds import Flavour
 from at_infer.models.metadata import FORMAT, Graph, Metadata
 from at_infer.output import check_writable
-from at_infer.scoring.missing import Filler
-from at_infer.scoring.windows import ALIGNMENT, window_starts
-from at_infer.tables import read_table
+from at_infer.scoring.real_windows import real_windows
+from at_infer.scoring.windows import ALIGNMENT
 from at_infer.thresholds.ratio import carried_threshold
 from export import parity
 from export.fold import fold
@@ -134,8 +133,10 @@ def export_model(
     sidecars = [Path(f"{targets['.trt']}{suffix}") for suffix in (".json", ".log", ".timing", ".cache")]
     for path in [*targets.values(), *sidecars] if folder.exists() else [folder]:
         check_writable(path, overwrite=overwrite)
-    real = None if config.data is None else real_windows(config.data, checkpoint)
-    calibration = None if config.calibration is None else real_windows(config.calibration, checkpoint)
+    real, calibration = (
+        None if source is None else real_windows(source, checkpoint, most=REAL_WINDOWS)
+        for source in (config.data, config.calibration)
+    )
 
     with _staging(folder) as staging:
         exported = []
@@ -160,23 +161,6 @@ def export_model(
             )
         _publish(staging, folder, stale=[*targets.values(), *sidecars])
     return Report(exported, _why_no_engine(config) if flavour is None else None)
-
-
-def real_windows(source: str, checkpoint: Checkpoint) -> NDArray[np.float32]:
-    """Windows of a data file, spread evenly over it, missing values filled as in training."""
-    table = read_table(source, columns=checkpoint.columns)
-    window = checkpoint.model.window
-    if len(table.values) < window:
-        raise DataError(f"{source}: has {len(table.values)} rows, fewer than the model's window of {window}")
-    Filler(checkpoint.fill, checkpoint.scaler.mean).apply(table.values)
-    bad = ~np.isfinite(table.values)
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
-        name = checkpoint.columns[column]
-        raise DataError(f"{source}: column {name!r} has no finite value in row {row}; mend or drop that row")
-    starts = window_starts(len(table.values), window, window, cover_tail=False)
-    chosen = starts[np.linspace(0, len(starts) - 1, min(REAL_WINDOWS, len(starts))).astype(int)]
-    return np.stack([table.values[start : start + window] for start in chosen])
 
 
 def _make(

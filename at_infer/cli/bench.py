@@ -71,6 +71,7 @@ def bench(
     from at_infer.measure.bench import compare, measure, open_contestants
     from at_infer.measure.bench_plot import draw
     from at_infer.measure.gpu_sensors import GpuWatch
+    from at_infer.scoring.real_windows import real_windows
 
     contestants, absent, metadata = open_contestants(engine, provider=provider, threads=threads)
     if metadata is None:
@@ -85,8 +86,8 @@ def bench(
     windows = mean + scale * rng.normal(size=shape).astype(np.float32)
     agreements: list[Agreement] = []
     if check is not None:
-        real = _real_windows(check, metadata.columns, metadata.model.window)
-        agreements = compare(contestants, real, metadata.validation_of().threshold.value, max(sizes))
+        threshold = metadata.validation_of().threshold.value
+        agreements = compare(contestants, real_windows(check, metadata), threshold, max(sizes))
 
     def tell(size: int) -> None:
         about = duration * len(contestants)
@@ -157,22 +158,6 @@ def _pytorch(checkpoint: Path | None, threads: int | None) -> "tuple[list[Contes
         found.append(Contestant(name, f"PyTorch {torch.__version__}", score, resident_mb() - before))
         before = resident_mb()
     return found, absent
-
-
-def _real_windows(source: str, columns: list[str], window: int) -> Any:
-    import numpy as np
-
-    from at_infer.errors import DataError
-    from at_infer.scoring.windows import window_starts
-    from at_infer.tables import read_table
-
-    values = read_table(source, columns=columns).values
-    starts = window_starts(len(values), window, window, cover_tail=False)
-    if not len(starts):
-        raise DataError(f"{source}: has {len(values)} rows, fewer than the model's window of {window}")
-    if not np.isfinite(values).all():
-        raise DataError(f"{source}: has missing or infinite values; give rows without")
-    return values[: len(starts) * window].reshape(len(starts), window, -1)
 
 
 def _as_dict(

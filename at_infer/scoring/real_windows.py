@@ -1,0 +1,62 @@
+"""Windows of a data file as a model would score them, to check or calibrate engines on."""
+
+from typing import Protocol
+
+import numpy as np
+
+from at_infer.config import Fill, ModelConfig, Scaler
+from at_infer.errors import DataError
+from at_infer.scoring.missing import Filler
+from at_infer.scoring.windows import Floats, window_starts
+from at_infer.tables import read_table
+from at_infer.tables.keys import open_files
+
+
+class WindowedModel(Protocol):
+    """What of a checkpoint or of an exported model says how its windows are made."""
+
+    @property
+    def model(self) -> ModelConfig:
+        """Shape of the network."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Features, in order."""
+
+    @property
+    def series_column(self) -> str | None:
+        """Windows never cross a change of it."""
+
+    @property
+    def scaler(self) -> Scaler:
+        """Its mean fills gaps."""
+
+    @property
+    def fill(self) -> Fill:
+        """Policy for missing values."""
+
+
+def real_windows(source: str, model: WindowedModel, *, most: int | None = None) -> Floats:
+    """Raw windows (B,N,F) side by side, gaps filled by the model's policy; at most `most`, spread over the file.
+
+    The series column of the model counts if the file has it; rows that fill no window are left out.
+    """
+    series = model.series_column if model.series_column in open_files(source)[0].schema else None
+    table = read_table(source, columns=model.columns, series_column=series)
+    window, first = model.model.window, 0
+    starts = []
+    for _, rows in table.series:
+        Filler(model.fill, model.scaler.mean).apply(table.values[first : first + rows])
+        starts += (first + window_starts(rows, window, window, cover_tail=False)).tolist()
+        first += rows
+    if not starts:
+        longest = max(rows for _, rows in table.series)
+        raise DataError(f"{source}: has {longest} rows in a series, fewer than the model's window of {window}")
+    bad = ~np.isfinite(table.values)
+    if bad.any():
+        row, column = (int(i) for i in np.argwhere(bad)[0])
+        raise DataError(
+            f"{source}: column {model.columns[column]!r} has no finite value in row {row}; mend or drop that row"
+        )
+    chosen = np.linspace(0, len(starts) - 1, len(starts) if most is None else min(most, len(starts))).astype(int)
+    return np.stack([table.values[starts[k] : starts[k] + window] for k in chosen])
