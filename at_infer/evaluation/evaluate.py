@@ -33,19 +33,19 @@ Compared = dict[str, dict[str, float | None]]
 """Metric -> contestant -> figure; None where it is not defined."""
 
 
-class Contestant(NamedTuple):
+class ScoresAndAlarms(NamedTuple):
     """Scores, and which of them are alarms."""
 
     scores: NDArray[np.float32]
     alarms: NDArray[np.bool_]
 
-    def part(self, first: int, end: int) -> "Contestant":
+    def part(self, first: int, end: int) -> "ScoresAndAlarms":
         """Some of the rows."""
-        return Contestant(self.scores[first:end], self.alarms[first:end])
+        return ScoresAndAlarms(self.scores[first:end], self.alarms[first:end])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class SeriesEvaluation:
     """One series with anomalous and normal rows."""
 
     name: str
@@ -75,7 +75,7 @@ class Evaluation:
     """All rows as one long series, as the published benchmarks do."""
     per_series_mean: Compared
     """Mean over the series with rows of both kinds for which a figure is defined."""
-    series: list[Series]
+    series: list[SeriesEvaluation]
     one_kind_series: int
     """Series left out of the mean: all their rows are normal, or all anomalous."""
     roc: list[dict[str, Any]]
@@ -101,10 +101,10 @@ def evaluate(
     alarms = scores > np.float32(threshold.value)
     # At least one alarm: beside a silent score stands one row.
     ratio = max(threshold.ratio if threshold.ratio is not None else float(alarms.mean()), 1 / len(scores))
-    contestants = {"score": Contestant(scores, alarms)}
+    contestants = {"score": ScoresAndAlarms(scores, alarms)}
     for name in NAMES:
         made = baseline(name, len(scores), ratio, seed)
-        contestants[name] = Contestant(made.scores, made.scores > np.float32(made.threshold))
+        contestants[name] = ScoresAndAlarms(made.scores, made.scores > np.float32(made.threshold))
     per_day = rows_per_day if rows_per_day is not None else rows.rows_per_day
 
     def compare(first: int, end: int) -> Compared:
@@ -119,7 +119,7 @@ def evaluate(
         several = pool.map(lambda part: compare(*part[1:]), parts if len(rows.series) > 1 else [])
         of_series = list(several) if len(rows.series) > 1 else [whole]
     series = [
-        Series(name=name, rows=end - first, anomalous_rows=int(labels[first:end].sum()), figures=compared)
+        SeriesEvaluation(name=name, rows=end - first, anomalous_rows=int(labels[first:end].sum()), figures=compared)
         for (name, first, end), compared in zip(parts, of_series, strict=True)
     ]
     return Evaluation(
@@ -142,7 +142,7 @@ def evaluate(
     )
 
 
-def figures(contestant: Contestant, labels: NDArray[np.bool_], rows_per_day: float | None) -> Figures:
+def figures(contestant: ScoresAndAlarms, labels: NDArray[np.bool_], rows_per_day: float | None) -> Figures:
     """Every metric of one contestant; labels of both kinds."""
     truth, alarms = runs(labels), runs(contestant.alarms)
     ranking = rank(contestant.scores, labels, THRESHOLDS)

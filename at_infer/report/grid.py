@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.report.thresholds import Counts, Cuts, Ints, Tally
+from at_infer.report.thresholds import Cuts, Ints, LevelTally, ThresholdCounts
 
 MOST_CUTS = 240
 DECADES = 6  # scores that are smaller than the largest by more than this share the first bar
@@ -21,7 +21,7 @@ class Grid:
     """Index of the threshold in use."""
 
 
-def choose_grid(total: Counts, cuts: Cuts, most: int = MOST_CUTS) -> Grid:
+def choose_grid(total: ThresholdCounts, cuts: Cuts, most: int = MOST_CUTS) -> Grid:
     """Thresholds from below the lowest score to the highest, on a log scale unless scores can be negative."""
     occupied = total.rows.levels[total.rows.levels > 0]
     chosen = np.array([cuts.at])
@@ -35,7 +35,7 @@ def choose_grid(total: Counts, cuts: Cuts, most: int = MOST_CUTS) -> Grid:
     return Grid(chosen, cuts.values(chosen), int(np.searchsorted(chosen, cuts.at)))
 
 
-def _lowest_shown(rows: Tally, cuts: Cuts) -> int:
+def _lowest_shown(rows: LevelTally, cuts: Cuts) -> int:
     """The level that one score in a thousand is below, but not many decades under the highest."""
     known = rows.levels > 0
     levels, counts = rows.levels[known], rows.counts[known]

@@ -8,7 +8,7 @@ import numpy as np
 
 from at_infer.report.levels import Envelope, Floats, Times, bucket_rows
 from at_infer.report.segments import SegmentFinder, Segments
-from at_infer.report.thresholds import Counts, Cuts
+from at_infer.report.thresholds import Cuts, ThresholdCounts
 from at_infer.tables.scores import Clock, ScoredChunk, ScoredFile
 
 MOST_SEGMENTS = 2000
@@ -18,7 +18,7 @@ Observe = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
-class Series:
+class SeriesOverview:
     """One series of the file."""
 
     name: str
@@ -31,7 +31,7 @@ class Series:
     peak: float = float("-inf")
     span: tuple[float, float] | None = None
     """First and last time."""
-    counts: Counts = field(default_factory=Counts)
+    counts: ThresholdCounts = field(default_factory=ThresholdCounts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Overview:
     high: Floats
     times: Times | None
     clock: Clock | None
-    series: list[Series]
+    series: list[SeriesOverview]
     """In the order of the file."""
     segments: Segments
     """Worst first, at most MOST_SEGMENTS."""
@@ -57,9 +57,9 @@ class Overview:
     event_count: int
     found_count: int
     cuts: Cuts
-    total: Counts
+    total: ThresholdCounts
 
-    def days(self, rows_per_day: float | None, which: Series | None = None) -> float | None:
+    def days(self, rows_per_day: float | None, which: SeriesOverview | None = None) -> float | None:
         """Days that a series, or all of them side by side, took; None if neither dates nor a rate tell."""
         series = self.series if which is None else [which]
         if rows_per_day is not None:
@@ -77,7 +77,7 @@ def look(file: ScoredFile, threshold: float, observe: Observe = lambda _done, _r
     cuts = Cuts(threshold)
     envelope = Envelope(bucket_rows(file.rows))
     flagged, labelled = (SegmentFinder(file.evidence_columns, MOST_SEGMENTS) for _ in range(2))
-    series: list[Series] = []
+    series: list[SeriesOverview] = []
 
     def end_series() -> None:
         if series:
@@ -95,7 +95,7 @@ def look(file: ScoredFile, threshold: float, observe: Observe = lambda _done, _r
         for name, part in _parts(chunk):
             if name is not None:
                 end_series()
-                series.append(Series(name, part.first_row))
+                series.append(SeriesOverview(name, part.first_row))
                 envelope.start_series()
                 flagged.start_series()
                 labelled.start_series()
@@ -109,7 +109,7 @@ def look(file: ScoredFile, threshold: float, observe: Observe = lambda _done, _r
             _count(series[-1], part, cuts)
         observe(chunk.first_row + len(chunk.scores), file.rows)
     end_series()
-    total = Counts()
+    total = ThresholdCounts()
     for entry in series:
         total.include(entry.counts)
     return Overview(
@@ -156,7 +156,7 @@ def _parts(chunk: ScoredChunk) -> Iterator[tuple[str | None, ScoredChunk]]:
         )
 
 
-def _count(series: Series, part: ScoredChunk, cuts: Cuts) -> None:
+def _count(series: SeriesOverview, part: ScoredChunk, cuts: Cuts) -> None:
     known = ~np.isnan(part.scores)
     series.rows += len(part.scores)
     series.unscored += int((~known).sum())

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from at_infer.report.details import Details
 from at_infer.report.grid import Grid
-from at_infer.report.overview import Overview, Series, worst_series
+from at_infer.report.overview import Overview, SeriesOverview, worst_series
 from at_infer.report.payload import Arrays, rounded
 from at_infer.report.scores import MOST_SERIES, ScoresReport
 from at_infer.report.segments import Segments
-from at_infer.report.thresholds import Counts
+from at_infer.report.thresholds import ThresholdCounts
 
 
 def describe_scores(report: ScoresReport) -> tuple[dict[str, Any], Arrays]:
@@ -100,7 +100,7 @@ def _begin(report: ScoresReport, segment: int) -> str:
     return f"row {int(segments.first[segment]):,}"
 
 
-def _counts(counts: Counts, grid: Grid, *, labelled: bool) -> dict[str, Any]:
+def _counts(counts: ThresholdCounts, grid: Grid, *, labelled: bool) -> dict[str, Any]:
     found = {"rows": counts.rows.above(grid.cuts), "segments": counts.runs.starts.above(grid.cuts)}
     if labelled:
         found["found"] = counts.events.above(grid.cuts)
@@ -123,7 +123,7 @@ def _facts(report: ScoresReport) -> list[tuple[str, str]]:
     return [(name, text) for name, text in facts if text]
 
 
-def _series(report: ScoresReport, series: Series, index: int) -> dict[str, Any]:
+def _series(report: ScoresReport, series: SeriesOverview, index: int) -> dict[str, Any]:
     return {
         "index": index,
         "name": series.name,
@@ -161,7 +161,7 @@ def _add_levels(arrays: Arrays, overview: Overview, kept: list[int]) -> None:
         arrays.add("times", np.diff(_drawn(overview.times[at], overview.series), prepend=0.0), "f8")
 
 
-def _drawn(times: NDArray[np.float64], series: list[Series]) -> NDArray[np.float64]:
+def _drawn(times: NDArray[np.float64], series: list[SeriesOverview]) -> NDArray[np.float64]:
     """Times to a hundredth of the mean step, if that is a whole number: what is left compresses well."""
     step = _step(series)
     if not 100 <= step < np.inf:
@@ -170,7 +170,7 @@ def _drawn(times: NDArray[np.float64], series: list[Series]) -> NDArray[np.float
     return np.asarray(np.round(times / unit) * unit)
 
 
-def _step(series: list[Series]) -> float:
+def _step(series: list[SeriesOverview]) -> float:
     """Mean time from row to row, of the fastest series."""
     steps = [(s.span[1] - s.span[0]) / (s.rows - 1) for s in series if s.span is not None and s.rows > 1]
     return min(steps, default=np.inf)

@@ -49,7 +49,7 @@ def _highest(coarse: Ints) -> Floats:
     return bits.view(np.float32)
 
 
-class Tally:
+class LevelTally:
     """How many things have which level, few bytes per level that occurs."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Tally:
         occupied = np.flatnonzero(counts)
         self._merge(occupied + lowest, weight * counts[occupied])
 
-    def include(self, other: "Tally") -> None:
+    def include(self, other: "LevelTally") -> None:
         """Count what the other has counted."""
         self._merge(other.levels, other.counts)
 
@@ -90,7 +90,7 @@ class Tally:
 class RunTally:
     """Runs of rows above any threshold: one begins at a cut wherever a row is above it and the row before is not."""
 
-    starts: Tally = field(default_factory=Tally)
+    starts: LevelTally = field(default_factory=LevelTally)
     last: int = 0
 
     def add(self, levels: Ints) -> None:
@@ -103,16 +103,16 @@ class RunTally:
 
 
 @dataclass(slots=True)
-class Counts:
+class ThresholdCounts:
     """Of one series: rows and runs above any threshold, and with labels what of it is right."""
 
-    rows: Tally = field(default_factory=Tally)
+    rows: LevelTally = field(default_factory=LevelTally)
     runs: RunTally = field(default_factory=RunTally)
     labelled_runs: RunTally = field(default_factory=RunTally)
-    bridges: Tally = field(default_factory=Tally)
+    bridges: LevelTally = field(default_factory=LevelTally)
     """For each stretch between two anomalies, the lowest level of it and its two neighbours: above a threshold that is
     lower, one run of rows touches both anomalies."""
-    events: Tally = field(default_factory=Tally)
+    events: LevelTally = field(default_factory=LevelTally)
     """Highest level of each anomaly."""
     _open_event: int | None = None
     _since_label: int | None = None
@@ -138,12 +138,12 @@ class Counts:
         touching = self.labelled_runs.starts.above(cuts) - self.bridges.above(cuts)
         return self.runs.starts.above(cuts) - touching
 
-    def include(self, other: "Counts") -> None:
+    def include(self, other: "ThresholdCounts") -> None:
         """Count another series too."""
         for own, more in zip(self._tallies(), other._tallies(), strict=True):
             own.include(more)
 
-    def _tallies(self) -> list[Tally]:
+    def _tallies(self) -> list[LevelTally]:
         return [self.rows, self.runs.starts, self.labelled_runs.starts, self.bridges, self.events]
 
     def _add_labelled(self, levels: Ints, labels: Bools) -> None:

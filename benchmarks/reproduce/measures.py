@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from at_infer.evaluation.evaluate import Contestant, figures
+from at_infer.evaluation.evaluate import ScoresAndAlarms, figures
 from at_infer.evaluation.metrics.baselines import baseline, nth
 from at_infer.evaluation.metrics.ranking import rank
 from at_infer.evaluation.metrics.runs import runs
@@ -46,7 +46,7 @@ class Truth(NamedTuple):
 
 def measure(scores: Floats, alarms: NDArray[np.bool_], truth: Truth) -> Figures:
     """In percent: with and without point adjustment, as one series; VUS-PR also as the mean over the channels."""
-    found = figures(Contestant(scores, alarms), truth.labels, None)
+    found = figures(ScoresAndAlarms(scores, alarms), truth.labels, None)
     kept = {name: 100 * (found[name] or 0.0) for name in KEPT}
     ends = np.cumsum(truth.channel_rows)
     of_channels = [

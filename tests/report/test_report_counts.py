@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as arrays
 from at_infer.evaluation.metrics.runs import runs, runs_touched
 from at_infer.report.levels import Envelope, bucket_rows
 from at_infer.report.segments import SegmentFinder
-from at_infer.report.thresholds import Counts, Cuts
+from at_infer.report.thresholds import Cuts, ThresholdCounts
 from at_infer.tables.scores import ScoredChunk
 
 FEW = st.sampled_from([0.0, -0.0, 0.25, 0.5, 0.5000001, 1.0, -3.0, 1e-30, float("nan")])
@@ -46,7 +46,7 @@ def test_a_level_exceeds_a_cut_exactly_where_the_score_exceeds_its_value(scores:
 @given(parts(), FEW)
 def test_every_threshold_flags_what_brute_force_finds(given: tuple[list, list], threshold: float) -> None:
     cuts = Cuts(0.5 if np.isnan(threshold) else threshold)
-    counts = Counts()
+    counts = ThresholdCounts()
     for scores, labels in zip(*given, strict=True):
         counts.add(cuts.levels(scores), labels)
     counts.end()
@@ -63,9 +63,9 @@ def test_every_threshold_flags_what_brute_force_finds(given: tuple[list, list], 
 
 
 def test_series_are_added_up() -> None:
-    cuts, total = Cuts(0.5), Counts()
+    cuts, total = Cuts(0.5), ThresholdCounts()
     for scores in ([1.0, 0.0], [1.0, 1.0, 0.0, 2.0]):
-        counts = Counts()
+        counts = ThresholdCounts()
         counts.add(cuts.levels(np.array(scores, np.float32)), np.ones(len(scores), np.bool_))
         counts.end()
         total.include(counts)
