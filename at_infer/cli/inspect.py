@@ -2,14 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from at_infer.errors import CheckpointError, MissingExtraError
+from at_infer.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from at_infer.measure.inspection import Report
+    from at_infer.measure.inspection import Inspection
 
 
 def inspect(
@@ -41,53 +41,35 @@ def inspect(
         _print(report)
 
 
-def _inspect_checkpoint(path: Path) -> "Report":
-    """A checkpoint of at-infer or of the published implementation, or the state of an interrupted training."""
-    from at_infer.measure.inspection import Report, file_facts
-
+def check_torch(path: Path) -> None:
+    """Fail with the extra to install if PyTorch, which alone reads checkpoints, is not there."""
     try:
-        from torch import Tensor
+        import torch  # noqa: F401
     except ImportError:
         raise MissingExtraError(
             f"{path}: is a PyTorch checkpoint, and PyTorch is not installed; pip install 'at-infer[train]'"
         ) from None
+
+
+def _inspect_checkpoint(path: Path) -> "Inspection":
+    """Load what only PyTorch can read; what it says of itself is for `inspection` to tell."""
+    from at_infer.measure import inspection
+
+    check_torch(path)
     from training.checkpoint import Checkpoint, read_tensors
     from training.published import load_published
 
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: plain(entry) for name, entry in value.items()}
-        return value.tolist() if isinstance(value, Tensor) else value
-
     content = read_tensors(path)
-    if not isinstance(content, dict) or not ("format" in content or "identity" in content or _is_published(content)):
-        raise CheckpointError(
-            f"{path}: is a PyTorch file, but no checkpoint of at-infer or of the published implementation"
-        )
-    facts: dict[str, Any] = file_facts(path)
-    if "identity" in content:
-        metadata = {name: content.get(name) for name in ("identity", "state")}
-        what = "state of an interrupted training; the same at-infer train command with --resume continues it"
-        return Report(file=str(path), kind="resume", what=what, facts=facts, metadata=metadata)
-    if "format" in content:
-        weights = Checkpoint.load(path).state_dict
-        metadata = plain({name: value for name, value in content.items() if name != "state_dict"})
-        kind, what, notes = "checkpoint", "checkpoint of at-infer train", []
-    else:
+    kind = inspection.checkpoint_kind(path, content)
+    if kind == "checkpoint":
+        return inspection.inspect_checkpoint(path, content, Checkpoint.load(path).state_dict)
+    if kind == "published-checkpoint":
         network = load_published(path, window=2)  # any will do: the tensors do not depend on it
-        weights = network.state_dict()
-        metadata = {"model": {name: value for name, value in network.config.to_dict().items() if name != "window"}}
-        kind, what = "published-checkpoint", "checkpoint of the published implementation"
-        notes = ["it knows no window, columns, scaler or threshold; load it with --published"]
-    facts["parameters"] = sum(tensor.numel() for tensor in weights.values())
-    return Report(file=str(path), kind=kind, what=what, facts=facts, metadata=metadata, notes=notes)
+        return inspection.inspect_published(path, network.config, network.state_dict())
+    return inspection.inspect_resume(path, content)
 
 
-def _is_published(content: dict[Any, Any]) -> bool:
-    return any("encoder.attn_layers." in str(name) for name in content)
-
-
-def _print(report: "Report") -> None:
+def _print(report: "Inspection") -> None:
     from rich.console import Console
     from rich.table import Table
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from at_infer.cli.progress import RowsBar
-from at_infer.errors import CheckpointError, ConfigError, MissingExtraError
+from at_infer.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,6 +83,7 @@ def report(
       at-infer report ckpt.pt -o training.html
     """
     from at_infer.output import check_writable
+    from at_infer.report.training import is_checkpoint
     from at_infer.thresholds.rates import rows_a_day
 
     check_writable(output, overwrite=overwrite)
@@ -91,7 +92,7 @@ def report(
 
         check_images(png)
     per_day = rows_a_day(rows_per_day, interval)
-    if _is_checkpoint(source):
+    if is_checkpoint(source):
         for name, value in (("data", data), ("labels", labels), ("engine", engine), ("threshold", threshold)):
             if value is not None:
                 raise ConfigError(f"{name}: --{name} goes with scores, and {source} is a checkpoint; leave it out")
@@ -135,37 +136,14 @@ def _write_scores(found: "ScoresReport", output: Path, png: Path | None, *, over
 
 def _report_training(path: Path, output: Path, png: Path | None, *, overwrite: bool) -> None:
     """How a training went; only here torch is needed."""
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtraError(
-            f"{path}: is a PyTorch checkpoint, and PyTorch is not installed; pip install 'at-infer[train]'"
-        ) from None
+    from at_infer.cli.inspect import check_torch
     from at_infer.report.page import render, write_page
-    from at_infer.report.training import TrainingReport, describe_training
+    from at_infer.report.training import describe_training, survey_training
+
+    check_torch(path)
     from training.checkpoint import Checkpoint
 
-    known = Checkpoint.load(path)
-    train = known.train
-    if not train.get("epochs"):
-        raise CheckpointError(f"{path}: holds no history of a training; give one that at-infer train wrote")
-    steps = {name: torch.as_tensor(values).numpy() for name, values in train.get("steps", {}).items()}
-    found = TrainingReport(
-        source=str(path),
-        model=known.model,
-        score_mode=known.score.mode,
-        threshold=known.validation_of().threshold,
-        columns=known.columns,
-        quantile_levels=known.quantile_levels,
-        quantiles=known.validation_of().quantiles,
-        epochs=train["epochs"],
-        best_epoch=train["best_epoch"],
-        steps=steps,
-        scales=train.get("scales", []),
-        rows=train.get("rows", {}),
-        parameters=sum(tensor.numel() for tensor in known.state_dict.values()),
-        config=train.get("config", {}),
-    )
+    found = survey_training(str(path), Checkpoint.load(path))
     write_page(output, render(f"{path.name}: training", *describe_training(found)))
     print(
         f"{output}: {len(found.epochs)} epochs, best {found.best_epoch} with validation loss "
@@ -180,15 +158,3 @@ def _report_training(path: Path, output: Path, png: Path | None, *, overwrite: b
 def _list(paths: "Iterable[Path]") -> None:
     for path in paths:
         print(path)
-
-
-def _is_checkpoint(source: str) -> bool:
-    path = Path(source)
-    if not path.is_file() or path.suffix.lower() in (".parquet", ".csv"):
-        return False
-    from at_infer.models.signatures import identify
-
-    kind = identify(path)
-    if kind in ("onnx", "plan"):
-        raise ConfigError(f"{source}: is a model; give its scores, or the checkpoint it was exported from")
-    return kind == "checkpoint"

@@ -5,19 +5,21 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from at_infer.errors import AtInferError
+from at_infer.config import ModelConfig
+from at_infer.errors import AtInferError, CheckpointError
 from at_infer.models.kinds import PLAN_TAGS, TITLES, file_sha256
 from at_infer.models.metadata import PREFIX, Metadata
 from at_infer.models.sidecar import load_sidecar, sidecar_path
 from at_infer.models.signatures import onnx_opsets
 
+CheckpointKind = Literal["resume", "checkpoint", "published-checkpoint"]
 FEW = 6  # entries of a list that are shown in full
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Inspection:
     """What was found in a file."""
 
     file: str
@@ -37,7 +39,7 @@ class Report:
         return json.dumps(_finite(asdict(self)), allow_nan=False)
 
 
-def inspect_onnx(path: Path) -> Report:
+def inspect_onnx(path: Path) -> Inspection:
     """An ONNX file, ours or not."""
     from at_infer.engines.ort import open_session
 
@@ -46,7 +48,9 @@ def inspect_onnx(path: Path) -> Report:
     try:
         session = open_session(path, threads=1, optimize=False)
     except AtInferError as error:
-        return Report(file=str(path), kind="onnx", what="ONNX model", facts=facts, metadata=None, problems=[str(error)])
+        return Inspection(
+            file=str(path), kind="onnx", what="ONNX model", facts=facts, metadata=None, problems=[str(error)]
+        )
     facts |= {"inputs": _tensors(session.get_inputs()), "outputs": _tensors(session.get_outputs())}
     about = session.get_modelmeta()
     facts["producer"] = about.producer_name
@@ -56,16 +60,16 @@ def inspect_onnx(path: Path) -> Report:
         metadata = Metadata.from_properties(properties, str(path))
     except AtInferError as error:
         what = "ONNX model exported by at-infer"
-        return Report(file=str(path), kind="onnx", what=what, facts=facts, metadata=values, problems=[str(error)])
+        return Inspection(file=str(path), kind="onnx", what=what, facts=facts, metadata=values, problems=[str(error)])
     if metadata is None:
         facts["properties"] = properties
         notes = ["not exported by at-infer: columns, scaler, window and threshold are unknown"]
-        return Report(file=str(path), kind="onnx", what="ONNX model", facts=facts, metadata=None, notes=notes)
+        return Inspection(file=str(path), kind="onnx", what="ONNX model", facts=facts, metadata=None, notes=notes)
     what = f"{metadata.graph} graph in ONNX, {metadata.precision}, exported by at-infer {metadata.at_infer}"
-    return Report(file=str(path), kind="onnx", what=what, facts=facts, metadata=metadata.to_dict())
+    return Inspection(file=str(path), kind="onnx", what=what, facts=facts, metadata=metadata.to_dict())
 
 
-def inspect_plan(path: Path) -> Report:
+def inspect_plan(path: Path) -> Inspection:
     """A plan and its sidecar; needs neither TensorRT nor a GPU."""
     with path.open("rb") as file:
         head = file.read(28)
@@ -78,19 +82,59 @@ def inspect_plan(path: Path) -> Report:
         metadata = load_sidecar(path)
     except AtInferError as error:
         values = _sidecar_values(path)
-        return Report(file=str(path), kind="plan", what=title, facts=facts, metadata=values, problems=[str(error)])
+        return Inspection(file=str(path), kind="plan", what=title, facts=facts, metadata=values, problems=[str(error)])
     if metadata is None:
         facts["sidecar"] = None
         notes = [
             f"there is no {sidecar_path(path).name} beside it: columns, scaler, window and threshold are unknown, and "
             "inputs and outputs only show on a GPU"
         ]
-        return Report(file=str(path), kind="plan", what=title, facts=facts, metadata=None, notes=notes)
+        return Inspection(file=str(path), kind="plan", what=title, facts=facts, metadata=None, notes=notes)
     what = f"{title}, {metadata.graph} graph, {metadata.precision}, exported by at-infer {metadata.at_infer}"
-    return Report(file=str(path), kind="plan", what=what, facts=facts, metadata=metadata.to_dict())
+    return Inspection(file=str(path), kind="plan", what=what, facts=facts, metadata=metadata.to_dict())
 
 
-def inspect_parquet(path: Path) -> Report:
+def checkpoint_kind(path: Path, content: Any) -> CheckpointKind:
+    """Which of the files of PyTorch that at-infer knows has this content."""
+    if isinstance(content, dict):
+        if "identity" in content:
+            return "resume"
+        if "format" in content:
+            return "checkpoint"
+        if any("encoder.attn_layers." in str(name) for name in content):
+            return "published-checkpoint"
+    raise CheckpointError(
+        f"{path}: is a PyTorch file, but no checkpoint of at-infer or of the published implementation"
+    )
+
+
+def inspect_resume(path: Path, content: Mapping[str, Any]) -> Inspection:
+    """The state of an interrupted training."""
+    what = "state of an interrupted training; the same at-infer train command with --resume continues it"
+    metadata = {name: content.get(name) for name in ("identity", "state")}
+    return Inspection(file=str(path), kind="resume", what=what, facts=file_facts(path), metadata=metadata)
+
+
+def inspect_checkpoint(path: Path, content: Mapping[str, Any], weights: Mapping[str, Any]) -> Inspection:
+    """A checkpoint of `at-infer train`, loaded."""
+    metadata = _plain({name: value for name, value in content.items() if name != "state_dict"})
+    facts, what = file_facts(path) | {"parameters": count_weights(weights)}, "checkpoint of at-infer train"
+    return Inspection(file=str(path), kind="checkpoint", what=what, facts=facts, metadata=metadata)
+
+
+def inspect_published(path: Path, model: ModelConfig, weights: Mapping[str, Any]) -> Inspection:
+    """A checkpoint of the published implementation, loaded as if for any window."""
+    return Inspection(
+        file=str(path),
+        kind="published-checkpoint",
+        what="checkpoint of the published implementation",
+        facts=file_facts(path) | {"parameters": count_weights(weights)},
+        metadata={"model": {name: value for name, value in model.to_dict().items() if name != "window"}},
+        notes=["it knows no window, columns, scaler or threshold; load it with --published"],
+    )
+
+
+def inspect_parquet(path: Path) -> Inspection:
     """A file of scores, or of data."""
     from at_infer.tables import read_metadata
 
@@ -101,7 +145,7 @@ def inspect_parquet(path: Path) -> Report:
     foreign = {name: text for name, text in footer.properties.items() if not name.startswith(PREFIX)}
     if foreign:
         facts["properties"] = foreign
-    return Report(
+    return Inspection(
         file=str(path),
         kind="scores" if scores else "parquet",
         what=f"{'scores' if scores else 'data'} in Parquet, {footer.rows} rows of {len(footer.columns)} columns",
@@ -116,7 +160,12 @@ def file_facts(path: Path) -> dict[str, Any]:
     return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
 
 
-def rows(report: Report) -> Iterator[tuple[str, str]]:
+def count_weights(tensors: Mapping[str, Any]) -> int:
+    """Numbers in all tensors together."""
+    return sum(math.prod(tensor.shape) for tensor in tensors.values())
+
+
+def rows(report: Inspection) -> Iterator[tuple[str, str]]:
     """The report as names and short texts, one level of nesting unfolded."""
     for part in (report.facts, report.metadata or {}):
         for name, value in part.items():
@@ -151,6 +200,13 @@ def shorten(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return "none" if value is None else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """Lists in place of tensors."""
+    if isinstance(value, dict):
+        return {name: _plain(entry) for name, entry in value.items()}
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _tensors(values: list[Any]) -> list[dict[str, Any]]:

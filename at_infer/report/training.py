@@ -1,13 +1,17 @@
 """A report on a training: the paper's convergence curves and the learned scales."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.config import ModelConfig, Threshold
+from at_infer.config import ModelConfig, ScoreConfig, Threshold, ValidationRecord
+from at_infer.errors import CheckpointError, ConfigError
+from at_infer.models.signatures import identify
 from at_infer.report.payload import Arrays
 
 SHOWN_QUANTILES = {"median": 0.5, "99 %": 0.99, "99.9 %": 0.999, "highest": 1.0}
@@ -40,6 +44,71 @@ class TrainingReport:
     def best(self) -> dict[str, float]:
         """The epoch whose weights were kept."""
         return self.epochs[self.best_epoch - 1]
+
+
+class TrainedModel(Protocol):
+    """What of a loaded checkpoint is reported."""
+
+    @property
+    def model(self) -> ModelConfig:
+        """Shape of the network."""
+
+    @property
+    def score(self) -> ScoreConfig:
+        """The recorded score."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Features, in order."""
+
+    @property
+    def quantile_levels(self) -> list[float]:
+        """Of the validation scores."""
+
+    @property
+    def state_dict(self) -> Mapping[str, Any]:
+        """Weights, by name."""
+
+    @property
+    def train(self) -> dict[str, Any]:
+        """Configuration and history of the training."""
+
+    def validation_of(self) -> ValidationRecord:
+        """Threshold and quantiles of rows scored by whole windows."""
+
+
+def is_checkpoint(source: str) -> bool:
+    """Is it a checkpoint, not a file of scores? A model is neither, and an error."""
+    path = Path(source)
+    if not path.is_file() or path.suffix.lower() in (".parquet", ".csv"):
+        return False
+    kind = identify(path)
+    if kind in ("onnx", "plan"):
+        raise ConfigError(f"{source}: is a model; give its scores, or the checkpoint it was exported from")
+    return kind == "checkpoint"
+
+
+def survey_training(source: str, known: TrainedModel) -> TrainingReport:
+    """What a loaded checkpoint remembers of its training."""
+    train, validation = known.train, known.validation_of()
+    if not train.get("epochs"):
+        raise CheckpointError(f"{source}: holds no history of a training; give one that at-infer train wrote")
+    return TrainingReport(
+        source=source,
+        model=known.model,
+        score_mode=known.score.mode,
+        threshold=validation.threshold,
+        columns=known.columns,
+        quantile_levels=known.quantile_levels,
+        quantiles=validation.quantiles,
+        epochs=train["epochs"],
+        best_epoch=train["best_epoch"],
+        steps={name: np.asarray(values, np.float32) for name, values in train.get("steps", {}).items()},
+        scales=train.get("scales", []),
+        rows=train.get("rows", {}),
+        parameters=sum(math.prod(tensor.shape) for tensor in known.state_dict.values()),
+        config=train.get("config", {}),
+    )
 
 
 def describe_training(report: TrainingReport) -> tuple[dict[str, Any], Arrays]:

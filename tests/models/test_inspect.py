@@ -14,7 +14,7 @@ import torch
 from onnx import TensorProto, helper
 
 from at_infer.config import DiscrepancyConfig, Scaler, ScoreConfig, Threshold, ValidationRecord
-from at_infer.measure.inspection import Report, rows, shorten
+from at_infer.measure.inspection import Inspection, rows, shorten
 from at_infer.models.sidecar import seal, sidecar_path
 from at_infer.models.signatures import identify, onnx_opsets
 from tests.exported import FEATURES, MODEL, WINDOW, metadata
@@ -366,5 +366,5 @@ def test_values_are_shown_in_a_few_words(value, text):
 
 
 def test_one_level_of_nesting_is_unfolded():
-    report = Report(file="f", kind="k", what="w", facts={"bytes": 2_500_000}, metadata={"a": {"b": 1}, "c": "d"})
+    report = Inspection(file="f", kind="k", what="w", facts={"bytes": 2_500_000}, metadata={"a": {"b": 1}, "c": "d"})
     assert list(rows(report)) == [("size", "2.5 MB (2500000 bytes)"), ("a.b", "1"), ("c", "d")]
