@@ -266,6 +266,31 @@ def test_it_fits_light_dark_and_phone(
         assert (sum(map(int, paper[4:-1].split(","))) < 380) == dark
 
 
+@pytest.mark.parametrize("width", [360, 400])
+def test_a_phone_shows_peak_and_cause_of_a_segment_without_scrolling_sideways(
+    browser: Browser, explained: Path, labelled: tuple[Path, np.ndarray, np.ndarray], width: int
+) -> None:
+    for page, columns in (
+        (explained, {"Peak score", "Top features", "Series"}),
+        (labelled[0], {"Peak score", "Verdict"}),
+    ):
+        browser.open(page, width=width)
+        inside, visible = browser.run(
+            "const s = document.getElementById('segments').parentElement; return [s.scrollWidth, s.clientWidth]"
+        )
+        assert inside <= visible
+        boxes = browser.run(
+            "return Array.from(document.querySelectorAll('#segments tbody tr:first-child td'), (cell) => {"
+            "const b = cell.getBoundingClientRect();"
+            "return [cell.dataset.column, cell.innerText, b.left, b.right, b.width, b.height] })"
+        )
+        shown_columns = {
+            name for name, text, left, right, *size in boxes if text and left >= 0 and right <= width and min(size) > 9
+        }
+        assert columns <= shown_columns, boxes
+        assert shown_columns >= {"Start", "End", "Rows"}
+
+
 @pytest.mark.parametrize("score", [[0.7], [0.2] * 9, [None, None], [0.5] * 40, [-3.0, -0.1, 2.0], [0.0, 3e38]])
 def test_odd_scores_open_without_errors(browser: Browser, tmp_path: Path, score: list[float | None]) -> None:
     path = write_scores(tmp_path / "s.parquet", {"row": np.arange(len(score)), "score": score})

@@ -57,12 +57,12 @@ class SegmentTable {
   head() {
     const cells = this.columns.map((column) => {
       const key = column.key ?? column.name;
-      const cell = element('th', { scope: 'col', class: column.number ? 'number' : '' }, element('button', { type: 'button', onclick: () => this.sort(key) }, column.name));
+      const cell = element('th', { scope: 'col', role: 'columnheader', class: column.number ? 'number' : '' }, element('button', { type: 'button', onclick: () => this.sort(key) }, column.name));
       cell.setAttribute('aria-sort', key === this.order.by ? 'descending' : 'none');
       cell.dataset.key = key;
       return cell;
     });
-    $('segments').tHead.replaceChildren(element('tr', {}, ...cells));
+    $('segments').tHead.replaceChildren(element('tr', { role: 'row' }, ...cells));
   }
 
   sort(key) {
@@ -99,7 +99,7 @@ class SegmentTable {
     body.replaceChildren(...this.listed.slice(0, this.shown).map((row) => this.row(row)));
     if (!this.listed.length) {
       const text = this.all.length ? 'None of this kind.' : 'Nothing is above the threshold.';
-      body.append(element('tr', {}, element('td', { colspan: this.columns.length }, text)));
+      body.append(element('tr', { role: 'row' }, element('td', { role: 'cell', colspan: this.columns.length }, text)));
     }
     const left = this.listed.length - this.shown;
     $('more').hidden = left <= 0;
@@ -120,7 +120,13 @@ class SegmentTable {
       'Peak score': () => cell([short(Number.isFinite(row.peak) ? row.peak : NaN), element('span', { class: 'meter', 'aria-hidden': 'true' }, meter)], 'number'),
       'Top features': () => cell(row.top.slice(0, 2).map((part) => element('span', { class: 'chip' }, part[0], ' ', element('small', {}, errorShare(part)))), 'wrap'),
     };
-    const made = element('tr', { tabindex: '0', class: this.isQuiet(row) ? 'quiet' : '', onclick: () => this.choose(row), onkeydown: (event) => this.key(event, row) }, ...this.columns.map((column) => cells[column.name]()));
+    const made = element('tr', { tabindex: '0', role: 'row', class: this.isQuiet(row) ? 'quiet' : '', onclick: () => this.choose(row), onkeydown: (event) => this.key(event, row) }, ...this.columns.map((column) => {
+      const filled = cells[column.name]();
+      filled.setAttribute('role', 'cell'); // on a phone rows are laid out as cards, and browsers then forget what a cell is
+      filled.dataset.column = column.name;
+      if (column.name === 'Rows') filled.dataset.unit = row.length === 1 ? ' row' : ' rows';
+      return filled;
+    }));
     made.entry = row;
     return made;
   }
