@@ -14,7 +14,7 @@ from at_infer.report.details import Details, look_closer
 from at_infer.report.grid import Grid, choose_grid
 from at_infer.report.overview import Observe, Overview, look
 from at_infer.report.windows import Reconstructor, open_associations
-from at_infer.scoring.windows import Layout
+from at_infer.scoring.windows import WindowLayout
 from at_infer.tables.scores import ScoredFile
 from at_infer.thresholds.choose import choose_for_report
 
@@ -97,14 +97,17 @@ def _columns(file: ScoredFile) -> list[str] | None:
 
 
 def _reconstructor(file: ScoredFile, engine: Engine, metadata: Metadata) -> Reconstructor:
-    """Windows and errors as the file of scores records them; as is usual for the model if it does not."""
-    layout, score = (file.properties.get(f"at_infer.{name}") for name in ("layout", "score"))
+    """Windows and errors as the file of scores records them; the defaults of the model if it does not."""
+    layout, score, options = (
+        json.loads(file.properties.get(f"at_infer.{name}", "null")) for name in ("layout", "score", "options")
+    )
     n = metadata.model.window
     return Reconstructor(
         engine,
         metadata,
-        Layout(window=n, stride=n) if layout is None else Layout.from_dict(json.loads(layout)),
-        metadata.score if score is None else ScoreConfig.from_dict(json.loads(score)),
+        WindowLayout(window=n, stride=n) if layout is None else WindowLayout.from_dict(layout),
+        metadata.score if score is None else ScoreConfig.from_dict(score),
+        (options or {}).get("short_series", "skip"),
     )
 
 

@@ -12,7 +12,9 @@ from at_infer.errors import EngineError
 from at_infer.models.criterion import error_weights, feature_errors
 from at_infer.models.metadata import Metadata
 from at_infer.scoring.missing import Filler
-from at_infer.scoring.windows import Layout, window_starts
+from at_infer.scoring.options import ShortSeries
+from at_infer.scoring.rows import RowScorer, RowSettings
+from at_infer.scoring.windows import WindowLayout
 
 Floats = NDArray[np.float32]
 BATCH = 8
@@ -30,47 +32,57 @@ class Attention:
 class Reconstructor:
     """Reconstructs rows of a series by the windows that scored them, with the feature errors of `score --explain`."""
 
-    def __init__(self, engine: Engine, metadata: Metadata, layout: Layout, score: ScoreConfig) -> None:
+    def __init__(
+        self, engine: Engine, metadata: Metadata, layout: WindowLayout, score: ScoreConfig, short_series: ShortSeries
+    ) -> None:
         self.engine, self.metadata, self.layout = engine, metadata, layout
         self.error_kind = score.error_kind
         self.window = metadata.model.window
         self.mean = np.asarray(metadata.scaler.mean, np.float32)
         self.scale = np.asarray(metadata.scaler.scale, np.float32)
+        self.settings = RowSettings(
+            layout=layout,
+            columns=metadata.columns,
+            mean=metadata.scaler.mean,
+            fill=metadata.fill,
+            channels=2 * len(metadata.columns),
+            short_series="skip" if short_series == "error" else short_series,
+            on_bad_rows="null",
+        )
         if self.error_kind.normalised:
             error_weights(metadata.normal, self.error_kind)  # says what is wrong before the long work
 
     def stretch(self, first: int, end: int, series_rows: int) -> tuple[int, int]:
-        """Rows of all windows that cover rows `first` to `end` of a series; themselves if it is too short for one."""
-        n, stride = self.window, self.layout.stride
+        """Rows of all windows that rows `first` to `end` of a series are scored by; all rows of a short series."""
+        n, stride, delay = self.window, self.layout.stride, self.layout.delay
         if series_rows < n:
-            return first, end
+            return 0, series_rows
         if self.layout.align == "last":
-            return max(0, first - n + 1), end
+            return max(0, first - n + 1 + delay) // stride * stride, min(end + delay, series_rows)
         begin = min(max(0, -(-(first - n + 1) // stride)), (series_rows - n) // stride) * stride
         return begin, min((end - 1) // stride * stride + n, series_rows)
 
     def reconstruct(self, rows: Floats) -> tuple[Floats, Floats]:
         """Raw rows (r,F) of such a stretch -> their reconstruction, raw, and the error of every feature."""
-        filled, n, features = self._filled(rows), self.window, rows.shape[1]
-        starts = window_starts(len(filled), n, self.layout.stride, cover_tail=self.layout.align == "window")
-        merger, found = self.layout.merger(), [np.empty((0, 2 * features), np.float32)]
-        for k in range(0, len(starts), BATCH):
-            windows = np.stack([filled[start : start + n] for start in starts[k : k + BATCH]])
-            usable = np.isfinite(windows).all(axis=(1, 2))
-            merged = np.full((*windows.shape[:2], 2 * features), np.nan, np.float32)
-            if usable.any():
-                outputs = self.engine.run(windows[usable])
-                merged[usable, :, :features] = outputs["reconstruction"]
-                merged[usable, :, features:] = feature_errors(windows[usable], outputs, self.metadata, self.error_kind)
-            found.append(merger.add(starts[k : k + BATCH], merged))
-        if len(starts):
-            found.append(merger.end().reshape(-1, 2 * features))
-        known = np.concatenate(found) if len(starts) else np.full((len(rows), 2 * features), np.nan, np.float32)
-        return known[:, :features] * self.scale + self.mean, known[:, features:]
+        core = RowScorer(self._look_at, self.settings, batch_size=BATCH)
+        series = core.start()
+        core.push(series, rows.copy())
+        core.end(series)
+        core.flush()
+        x_hat, errors = np.split(np.concatenate([part.channels for part in core.take()]), 2, axis=1)
+        return x_hat * self.scale + self.mean, errors
+
+    def _look_at(self, windows: Floats) -> Floats:
+        """(B,N,F) -> reconstruction, scaled, and errors (B,N,2F)."""
+        outputs = self.engine.run(windows)
+        with np.errstate(over="ignore", invalid="ignore"):  # a window that overflows is taken for a bad one
+            errors = feature_errors(windows, outputs, self.metadata, self.error_kind)
+        return np.concatenate([outputs["reconstruction"], errors], axis=-1)
 
     def attention(self, rows: Floats) -> Attention | None:
         """Of one window of raw rows (N,F); None if a row is not finite."""
-        filled = self._filled(rows)
+        filled = rows.copy()
+        Filler(self.metadata.fill, self.metadata.scaler.mean).apply(filled)
         if not np.isfinite(filled).all():
             return None
         outputs = self.engine.run(filled[None])
@@ -79,11 +91,6 @@ class Reconstructor:
             for part in ("prior", "series", "sigma")
         ]
         return Attention(*parts)
-
-    def _filled(self, rows: Floats) -> Floats:
-        filled = rows.copy()
-        Filler(self.metadata.fill, self.metadata.scaler.mean).apply(filled)
-        return filled
 
 
 def open_associations(path: Path) -> Engine:

@@ -10,13 +10,15 @@ import pytest
 
 from at_infer import ScoreOptions, score_file
 from at_infer.cli import app
-from at_infer.config import default_score
+from at_infer.config import ScoreConfig, default_score
 from at_infer.models.metadata import Metadata
 from at_infer.report.details import shares_of
 from at_infer.report.scores import ScoresReport, survey_scores
-from at_infer.report.windows import open_associations
+from at_infer.report.windows import Reconstructor, open_associations
+from at_infer.scoring.windows import WindowLayout
 from at_infer.tables.scores import ScoredFile
 from tests.conftest import Answer
+from tests.first_column import FirstColumn, N
 from tests.report_pages import Page, write_scores
 
 ROWS, BURSTS = 850, {"wave": (250, 290), "noise": (520, 560)}
@@ -98,10 +100,36 @@ def test_the_engine_finds_the_errors_of_the_windows_and_score_that_were_used(
 ) -> None:
     told, found = (survey(explain, engine=True, **options) for explain in ("all", "none"))
     assert told.details.shares
+    assert all(np.isfinite(shown).any() for detail in found.details.segments for shown in detail.reconstructions)
     for k, shares in told.details.shares.items():
         names, parts = [entry.feature for entry in shares], [entry.share for entry in shares]
         assert [entry.feature for entry in found.details.shares[k]] == names
         np.testing.assert_allclose([entry.share for entry in found.details.shares[k]], parts, rtol=1e-3)
+
+
+class Ramp(FirstColumn):
+    """Reconstructs a row by its place in the window, so that it matters which window a row is in."""
+
+    def run(self, windows: np.ndarray) -> dict[str, np.ndarray]:
+        return {"reconstruction": np.broadcast_to(np.arange(N, dtype=np.float32)[:, None], windows.shape).copy()}
+
+
+@pytest.mark.parametrize("rows", [N - 3, N, 3 * N, 3 * N + 5])
+@pytest.mark.parametrize("layout", [(N, "window"), (3, "window"), (1, "window"), (1, "last"), (3, "last")])
+def test_rows_are_reconstructed_by_the_windows_that_scored_them(rows: int, layout: tuple[int, Any]) -> None:
+    engine = Ramp(fill="mean")
+    laid = WindowLayout(window=N, stride=layout[0], align=layout[1])
+    pad = "skip" if layout[1] == "last" else "pad"
+    reconstructor = Reconstructor(engine, engine.metadata, laid, ScoreConfig(), pad)
+    values = np.random.default_rng(0).normal(size=(rows, 3)).astype(np.float32)
+    values[4, 1], values[-1, 0] = np.nan, np.inf
+    whole = reconstructor.reconstruct(values)
+    for first in range(rows):
+        for end in range(first + 1, rows + 1):
+            begin, stop = reconstructor.stretch(first, end, rows)
+            assert begin <= first < end <= stop
+            for found, expected in zip(reconstructor.reconstruct(values[begin:stop]), whole, strict=True):
+                np.testing.assert_allclose(found[first - begin : end - begin], expected[first:end], rtol=1e-5)
 
 
 def test_a_share_is_exact_or_at_least() -> None:
