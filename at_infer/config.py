@@ -14,15 +14,11 @@ Align = Literal["window", "last"]
 Fill = Literal["error", "forward", "mean"]
 Strategy = Literal["minimax", "maximize", "reconstruction"]
 Precision = Literal["fp32", "bf16", "fp16"]
+Padding = Literal["replicate", "circular"]
 
 SCORE_MODES: tuple[ScoreMode, ...] = get_args(ScoreMode)
 LARGEST = 3.4028234663852886e38
 """Of float32."""
-
-PRESETS: dict[str, dict[str, int]] = {
-    "paper": {"width": 512, "heads": 8, "layers": 3, "feed_forward": 512},
-    "small": {"width": 64, "heads": 4, "layers": 2, "feed_forward": 64},
-}
 
 
 class Config:
@@ -54,30 +50,38 @@ class Config:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig(Config):
-    """The shape of the network, in the paper's letters where it has them."""
+    """The shape of the network, in the paper's letters where it has them; the paper's own is `PRESETS["paper"]`."""
 
     features: int
     """F (d in the paper): columns of a row."""
     window: int = 100
     """N: rows of a window."""
-    width: int = 512
+    width: int = 64
     """D (d_model): channels of the hidden state."""
-    heads: int = 8
+    heads: int = 2
     """H: attention heads; divides the width."""
-    layers: int = 3
+    layers: int = 1
     """L: blocks of Anomaly-Attention and feed-forward."""
-    feed_forward: int = 512
+    feed_forward: int = 64
     """Hidden channels of the feed-forward part."""
     prior: Prior = "gaussian"
     """Kernel of the prior association: learned scale, scale fixed to 1, or power law with learned exponent."""
+    padding: Padding = "replicate"
+    """Neighbour of the edge rows in the embedding: the edge row itself, or the window's other end (published code)."""
 
     def __post_init__(self) -> None:
         for name in ("features", "width", "heads", "layers", "feed_forward"):
             self._at_least(name, 1)
         self._at_least("window", 2)
         self._choice("prior", Prior)
+        self._choice("padding", Padding)
         if self.width % self.heads:
             raise ConfigError(f"heads: {self.heads} heads do not divide a width of {self.width}")
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The reverse of `to_dict`; networks of earlier versions of at-infer are circular."""
+        return super(ModelConfig, cls).from_dict({"padding": "circular"} | values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +251,11 @@ def upgrade_validation(values: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainConfig(Config):
-    """How to train; the defaults are the paper's."""
+    """How to train; the paper's way is `PRESETS["paper"]`.
+
+    The learning rate rises during the warm-up and then stays, until the validation loss has stopped falling or the
+    budget is nearly spent; then it falls to zero during the cool-down, which ends the training.
+    """
 
     strategy: Strategy = "minimax"
     """Minimax with stop-gradients (equation 5), direct maximisation, or reconstruction loss alone."""
@@ -255,17 +263,25 @@ class TrainConfig(Config):
     """How the associations are compared."""
     lambda_: float = 3.0
     """Weight of the discrepancy in the loss."""
-    learning_rate: float = 1e-4
-    """Of Adam."""
+    learning_rate: float = 1e-3
+    """Of Adam, between warm-up and cool-down."""
+    warm_up: float = 0.02
+    """Share of the budget during which the learning rate rises."""
+    cool_down: float = 0.2
+    """Share of the budget during which it falls; 0: it never does, and training ends without."""
     batch_size: int = 32
     """Windows per step."""
-    epochs: int = 10
-    """At most this many passes over the training windows."""
-    max_steps: int | None = None
-    """Stop after this many steps, for a short run."""
-    patience: int = 3
-    """Stop after this many epochs without a better reconstruction loss on the validation part."""
-    stride: int | None = None
+    max_steps: int | None = 1500
+    """The budget in steps, cool-down included."""
+    epochs: int | None = None
+    """The budget in passes over the training windows; the smaller of the two holds."""
+    evaluate_every: int | None = 50
+    """Steps from one evaluation on the validation part to the next; None: after every epoch."""
+    patience: int = 5
+    """The loss has stopped falling after this many evaluations without a better reconstruction loss."""
+    tolerance: float = 0.05
+    """An evaluation is better if its loss is lower by more than this share."""
+    stride: int | None = 1
     """Rows from one training window to the next; None: the window's length, so that they do not overlap."""
     seed: int = 0
     """Of initial weights and batch order."""
@@ -277,11 +293,16 @@ class TrainConfig(Config):
     def __post_init__(self) -> None:
         self._choice("strategy", Strategy)
         self._choice("precision", Precision)
-        for name in ("batch_size", "epochs", "patience"):
+        for name in ("batch_size", "patience"):
             self._at_least(name, 1)
-        for name in ("max_steps", "stride"):
+        for name in ("max_steps", "epochs", "evaluate_every", "stride"):
             if getattr(self, name) is not None:
                 self._at_least(name, 1)
+        for name in ("warm_up", "cool_down", "tolerance"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"{name}: {getattr(self, name):g} is not a share in [0, 1)")
+        if self.max_steps is None and self.epochs is None:
+            raise ConfigError("max_steps: there is no budget; give max_steps or epochs")
         if not 0 <= self.seed < 2**63:
             raise ConfigError(f"seed: {self.seed} is not between 0 and 2**63 - 1")
         if not 0 < self.learning_rate < 1:
@@ -294,3 +315,29 @@ class TrainConfig(Config):
         """The reverse of `to_dict`."""
         nested = DiscrepancyConfig.from_dict(values.get("discrepancy", {}))
         return super(TrainConfig, cls).from_dict(values | {"discrepancy": nested})
+
+
+class Preset(NamedTuple):
+    """A network, of so far unknown features, and how it is trained."""
+
+    model: ModelConfig
+    train: TrainConfig
+
+
+PRESETS: dict[str, Preset] = {
+    "default": Preset(ModelConfig(features=1), TrainConfig()),
+    "paper": Preset(
+        ModelConfig(features=1, width=512, heads=8, layers=3, feed_forward=512, padding="circular"),
+        TrainConfig(
+            learning_rate=1e-4,
+            warm_up=0.0,
+            cool_down=0.0,
+            max_steps=None,
+            epochs=10,
+            evaluate_every=None,
+            patience=3,
+            tolerance=0.0,
+            stride=None,
+        ),
+    ),
+}

@@ -14,17 +14,17 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from at_infer.config import ModelConfig
+from at_infer.config import PRESETS, ModelConfig
 from at_infer.engines import open_engine
 from benchmarks.arithmetic import Precision, int8_operations, moved_bytes, other_operations, product_operations
 
-PAPER = ModelConfig(features=25)
+PAPER = replace(PRESETS["paper"].model, features=25)
 BATCH = 32
 CPU_BATCH = 8
 CPU_PRECISIONS: tuple[tuple[Precision, Literal["fp32", "int8-dynamic"]], ...] = (

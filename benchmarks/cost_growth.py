@@ -13,13 +13,14 @@ import argparse
 import json
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from at_infer.config import DiscrepancyConfig, ModelConfig, Scaler, ScoreConfig
+from at_infer.config import PRESETS, DiscrepancyConfig, ModelConfig, Scaler, ScoreConfig
 from at_infer.engines import open_engine
 from at_infer.output import atomic_path
 from benchmarks.arithmetic import other_operations, product_operations
@@ -28,7 +29,7 @@ from export.graphs import OUTPUTS, ScoreGraph
 from export.to_onnx import trace, write
 from training.model import AnomalyTransformer
 
-BASE = ModelConfig(features=25)
+BASE = replace(PRESETS["paper"].model, features=25)
 SIZES: dict[str, tuple[int, ...]] = {
     "window": (50, 100, 200, 400),
     "width": (128, 256, 512, 1024),

@@ -18,7 +18,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from at_infer import datasets
-from at_infer.config import PRESETS, ModelConfig, Scaler, ScoreConfig, TrainConfig
+from at_infer.config import PRESETS, Scaler, ScoreConfig, TrainConfig
 from at_infer.engines import open_engine
 from at_infer.engines.tensorrt.batching import BatchProfile
 from at_infer.engines.tensorrt.modules import load_flavour
@@ -125,12 +125,11 @@ def setting(args: argparse.Namespace, folder: Path) -> tuple[Checkpoint, str]:
         if args.data is not None:
             return checkpoint, args.data
         return checkpoint, write_rows(folder, checkpoint.columns, checkpoint.scaler)[1]
-    preset, features = ("small", 5) if args.small else ("paper", 25)
+    preset, features = ("default", 5) if args.small else ("paper", 25)
     unscaled = Scaler(mean=[0.0] * features, scale=[1.0] * features)
     clean, rows = write_rows(folder, [f"f{j:02}" for j in range(features)], unscaled)
     loaded = load(DataConfig(source=clean), window=100)
-    shape: dict[str, Any] = PRESETS[preset]
-    model = ModelConfig(features=features, **shape)
+    model = replace(PRESETS[preset].model, features=features)
     checkpoint = fit(loaded, model, TrainConfig(max_steps=1), ScoreConfig())
     return checkpoint, args.data or rows
 

@@ -59,8 +59,10 @@ def untrained(
 
 
 def checkpoint(width: int, score: ScoreConfig, layers: int = 3, heads: int = 8) -> Checkpoint:
-    """Window 100, 25 features."""
-    config = ModelConfig(features=FEATURES, width=width, feed_forward=width, layers=layers, heads=heads)
+    """Window 100, 25 features, circular: some are compared with the published implementation."""
+    config = ModelConfig(
+        features=FEATURES, width=width, feed_forward=width, layers=layers, heads=heads, padding="circular"
+    )
     published = DiscrepancyConfig(head_rule="published")
     return untrained(config, score, published, windows=4, ratio=0.01, time_column="timestamp")
 

@@ -117,14 +117,8 @@ def train(channel: Channel, setting: Setting) -> Checkpoint:
         frame.write_parquet(file.name)
         validation = max(0.2, 1.1 * setting.window / len(frame))
         data = load(DataConfig(source=file.name, validation=validation), window=setting.window, stride=setting.stride)
-    steps_per_epoch = -(-len(data.train.starts) // TrainConfig().batch_size)
     config = TrainConfig(
-        learning_rate=setting.learning_rate,
-        epochs=-(-setting.steps // steps_per_epoch),
-        max_steps=setting.steps,
-        patience=max(5, 200 // steps_per_epoch),
-        stride=setting.stride,
-        seed=setting.seed,
+        learning_rate=setting.learning_rate, max_steps=setting.steps, stride=setting.stride, seed=setting.seed
     )
     return fit(data, model, config, AutoScore())
 

@@ -13,12 +13,13 @@ import multiprocessing
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from at_infer.config import DiscrepancyConfig, ModelConfig
+from at_infer.config import PRESETS, DiscrepancyConfig
 from benchmarks.peak_memory import peak_mb
 from benchmarks.published import published_forward, published_kl
 from training.device import flush_denormals
@@ -75,7 +76,8 @@ CONTESTANTS: dict[str, tuple[Callable[[AnomalyTransformer, Tensor], tuple[float,
 def setting(args: argparse.Namespace) -> tuple[AnomalyTransformer, Tensor]:
     """The same weights and batch for everyone."""
     torch.manual_seed(0)
-    config = ModelConfig(features=25, window=args.window, width=args.width, layers=3, feed_forward=args.width)
+    paper = PRESETS["paper"].model
+    config = replace(paper, features=25, window=args.window, width=args.width, feed_forward=args.width)
     return AnomalyTransformer(config), torch.randn(args.batch, args.window, 25)
 
 

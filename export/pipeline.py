@@ -218,6 +218,7 @@ def _make(
         format=FORMAT,
         at_infer=__version__,
         checkpoint_sha256=checkpoint_sha256,
+        parent_sha256=checkpoint.train.get("parent_sha256"),
         graph=graph,
         model=checkpoint.model,
         columns=checkpoint.columns,

@@ -14,6 +14,7 @@ def metadata(**changes: Any) -> Metadata:
         "format": FORMAT,
         "at_infer": "0.1.0",
         "checkpoint_sha256": "0" * 64,
+        "parent_sha256": None,
         "graph": "score",
         "model": MODEL,
         "columns": ["plain", 'quo"ted\\', "zwölf\n"],

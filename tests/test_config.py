@@ -21,12 +21,19 @@ from at_infer.config import (
 from at_infer.errors import ConfigError
 
 EXAMPLES: list[Config] = [
-    ModelConfig(features=25),
+    replace(PRESETS["paper"].model, features=25),
     ModelConfig(features=1, window=10, width=8, heads=2, layers=1, feed_forward=4, prior="power-law"),
     DiscrepancyConfig(head_rule="published", distance="wasserstein", layer=2),
     ScoreConfig(mode="published", temperature=1.5),
     TrainConfig(),
-    TrainConfig(max_steps=5, stride=1, discrepancy=DiscrepancyConfig(distance="l2"), compile=True, precision="bf16"),
+    TrainConfig(
+        max_steps=None,
+        epochs=5,
+        stride=None,
+        discrepancy=DiscrepancyConfig(distance="l2"),
+        compile=True,
+        precision="bf16",
+    ),
     ScoreConfig(mode="centred", smooth=5, normalise_errors=True),
     Normal(error=[0.1], centred_error=[0.0], discrepancy={"paper": [20.0, 1.0], "published": [1.0, 2.0]}),
 ]
@@ -42,24 +49,34 @@ def test_unknown_and_missing_fields_are_errors_not_defaults(config: Config) -> N
     values = config.to_dict()
     with pytest.raises(ConfigError, match="unexpected or missing fields: surprise"):
         type(config).from_dict(values | {"surprise": 1})
-    for name in values.keys() - {"normalise_errors"}:  # earlier versions had no such choice
+    for name in values.keys() - {"normalise_errors", "padding"}:  # earlier versions had no such choice
         with pytest.raises(ConfigError, match="unexpected or missing fields"):
             type(config).from_dict({other: value for other, value in values.items() if other != name})
 
 
-def test_the_defaults_are_the_papers() -> None:
-    model, train = ModelConfig(features=1), TrainConfig()
-    assert model.to_dict() | PRESETS["paper"] == model.to_dict()
-    assert (model.window, model.width, model.heads, model.layers) == (100, 512, 8, 3)
+def test_the_papers_preset_is_the_papers() -> None:
+    model, train = PRESETS["paper"]
+    assert (model.window, model.width, model.heads, model.layers, model.feed_forward) == (100, 512, 8, 3, 512)
+    assert (model.prior, model.padding) == ("gaussian", "circular")
     assert (train.lambda_, train.learning_rate, train.batch_size, train.epochs) == (3.0, 1e-4, 32, 10)
+    assert (train.max_steps, train.evaluate_every, train.patience, train.tolerance) == (None, None, 3, 0.0)
+    assert (train.stride, train.warm_up, train.cool_down) == (None, 0.0, 0.0)
     assert (train.strategy, train.discrepancy.distance, train.discrepancy.head_rule) == ("minimax", "kl", "paper")
     assert SCORE_MODES[:2] == ("paper", "published")
     assert set(SCORE_MODES[2:]) == {"reconstruction", "centred", "calibrated", "discrepancy", "addition"}
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_presets_are_possible(preset: str) -> None:
-    assert ModelConfig(features=3, **PRESETS[preset]).width == PRESETS[preset]["width"]
+def test_the_default_preset_is_the_defaults_counted_in_steps() -> None:
+    model, train = PRESETS["default"]
+    assert (model, train) == (ModelConfig(features=1), TrainConfig())
+    assert (model.padding, train.epochs) == ("replicate", None)
+    assert train.max_steps is not None
+
+
+def test_a_network_of_an_earlier_version_is_circular() -> None:
+    values = ModelConfig(features=3).to_dict()
+    del values["padding"]
+    assert ModelConfig.from_dict(values) == ModelConfig(features=3, padding="circular")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +94,13 @@ def test_presets_are_possible(preset: str) -> None:
         (EXAMPLES[3], {"temperature": 0.0}, "temperature"),
         (EXAMPLES[3], {"temperature": float("nan")}, "temperature"),
         (EXAMPLES[3], {"temperature": float("inf")}, "temperature"),
+        (EXAMPLES[0], {"padding": "zeros"}, "padding: 'zeros' is not one of replicate, circular"),
         (EXAMPLES[4], {"epochs": 0}, "epochs"),
+        (EXAMPLES[4], {"max_steps": None}, "max_steps: there is no budget; give max_steps or epochs"),
+        (EXAMPLES[4], {"evaluate_every": 0}, "evaluate_every"),
+        (EXAMPLES[4], {"warm_up": 1.0}, "warm_up: 1 is not a share in [0, 1)"),
+        (EXAMPLES[4], {"cool_down": -0.1}, "cool_down"),
+        (EXAMPLES[4], {"tolerance": float("nan")}, "tolerance"),
         (EXAMPLES[4], {"batch_size": 0}, "batch_size"),
         (EXAMPLES[4], {"patience": 0}, "patience"),
         (EXAMPLES[4], {"max_steps": 0}, "max_steps"),

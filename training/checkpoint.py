@@ -49,7 +49,7 @@ class Checkpoint:
     normal: Normal | None
     """What is usual on the validation part, for modes that compare with it; None in checkpoints of earlier versions."""
     train: dict[str, Any]
-    """TrainConfig, data, versions, and the history per step and per epoch."""
+    """TrainConfig, data, versions, sha256 of the checkpoint it started from, history per step and per evaluation."""
 
     def validation_of(self, align: Align = "window", delay: int = 0) -> ValidationRecord:
         """The record of rows that are scored like this; of whole windows, if there is none."""

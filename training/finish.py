@@ -28,6 +28,7 @@ def finish(
     fill: Fill,
     device: torch.device,
     data_sha256: str,
+    parent_sha256: str | None,
 ) -> Checkpoint:
     """Best weights, what is usual for them, the score if it is to be chosen, and its threshold.
 
@@ -71,8 +72,10 @@ def finish(
         train={
             "config": config.to_dict(),
             "seed": config.seed,
-            "epochs": position.epochs,
-            "best_epoch": position.best_epoch + 1,
+            "evaluations": position.evaluations,
+            "best_step": position.best_step,
+            "ended": position.ended,
+            "parent_sha256": parent_sha256,
             "steps": {"reconstruction": history[:, 0].clone(), "discrepancy": history[:, 1].clone()},
             "rows": {"train": data.train.rows, "validation": validation.rows},
             "windows": {"train": len(data.train.starts), "validation": len(validation.starts)},

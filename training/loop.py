@@ -20,22 +20,26 @@ from training.device import check_device
 from training.finish import finish
 from training.model import AnomalyTransformer
 from training.objective import Objective, objective
+from training.parent import Parent
 from training.resume import TrainingState
+from training.schedule import Schedule
 from training.selection import AutoScore
 
 SAVE_EVERY_S = 60.0  # a killed run loses at most this much work
+MOST_EVALUATED = 256  # windows, if evaluations are steps and not epochs apart: less than a tenth of the time
 
 
 @dataclass(slots=True)
 class Progress:
-    """Where training is; handed to the observer after every step and, with validation losses, every epoch."""
+    """Where training is; handed to the observer after every step and, with validation losses, every evaluation."""
 
     epoch: int
-    epochs: int
+    epochs: int | None
+    """None if training is counted in steps."""
     step: int
-    """Steps done, over all epochs."""
+    """Steps done."""
     steps: int
-    """Steps to do if training is not stopped early."""
+    """Steps to do, as far as is known: fewer once the validation loss has stopped falling."""
     windows_per_s: float
     reconstruction: float
     discrepancy: float
@@ -57,16 +61,18 @@ def fit(
     device: str = "cpu",
     resume_path: Path | None = None,
     resume: bool = False,
+    parent: Parent | None = None,
     begin: Callable[[bool], None] = lambda _resumed: None,
     observe: Observer = lambda _: None,
 ) -> Checkpoint:
-    """Train, keep the weights of the best epoch, and record their scores on the validation part.
+    """Train, keep the weights of the best evaluation, and record their scores on the validation part.
 
-    With `resume_path` the state is kept there while training runs; with `resume` it is continued from there.
+    With `parent` the network starts from known weights; it sees the rows as `data` scaled them. With `resume_path` the
+    state is kept there while training runs; with `resume` it is continued from there.
     `begin` is told, before the first step, whether it is.
     """
     with _out_of_memory(train_config.batch_size):
-        run = _Run(data, model_config, train_config, device, resume_path)
+        run = _Run(data, model_config, train_config, device, resume_path, parent)
         resumed = resume and resume_path is not None and resume_path.exists()
         if resumed:
             run.restore()
@@ -85,25 +91,32 @@ class _Run:
         config: TrainConfig,
         device: str,
         resume_path: Path | None,
+        parent: Parent | None,
     ) -> None:
         config.discrepancy.check_layers(model_config.layers)
         self.data, self.config, self.resume_path = data, config, resume_path
+        self.parent_sha256 = None if parent is None else parent.sha256
         self.device = check_device(device, config)
         torch.manual_seed(config.seed)
         network = AnomalyTransformer(model_config).to(self.device)
+        if parent is not None:
+            parent.check(model_config, data.columns)
+            network.load_state_dict(parent.checkpoint.state_dict)
         self.forward = torch.compile(network) if config.compile else network
         self.steps_per_epoch = -(-len(data.train.starts) // config.batch_size)
-        total = self.steps_per_epoch * config.epochs
-        self.total_steps = min(total, config.max_steps or total)
+        self.schedule = Schedule(config, self.steps_per_epoch)
         self.state = TrainingState(
             network,
             torch.optim.Adam(network.parameters(), lr=config.learning_rate),
             torch.amp.GradScaler(self.device.type, enabled=config.precision == "fp16"),
             # Losses stay on the device until they are shown, so that a GPU is not made to wait.
-            history=torch.zeros(self.total_steps, 2, device=self.device),
+            history=torch.zeros(self.schedule.budget, 2, device=self.device),
             best=_copy(network.state_dict()),
         )
-        self.values, self.train_starts, self.validation_values, self.validation_starts = self._move(data)
+        self.values, self.train_starts, self.validation_values, starts = self._move(data)
+        if config.evaluate_every is not None and len(starts) > MOST_EVALUATED:
+            starts = starts[torch.linspace(0, len(starts) - 1, MOST_EVALUATED, device=self.device).long()]
+        self.evaluated_starts = starts
         self.data_sha256 = data.fingerprint()
         self.window_steps = torch.arange(model_config.window, device=self.device)
 
@@ -119,36 +132,44 @@ class _Run:
         return values, starts, *tensors(data.validation)
 
     def train(self, observe: Observer) -> None:
-        """Epochs until the limit, early stopping or `max_steps`."""
+        """Steps and evaluations until the schedule ends."""
         with Interrupt() as self.interrupt:
+            self.saved = time.monotonic()
             while not self.state.position.finished:
-                self._epoch(observe)
+                windows_per_s = self._steps(self.schedule.next_evaluation(self.state.position), observe)
+                self._evaluate(observe, windows_per_s)
 
-    def _epoch(self, observe: Observer) -> None:
+    def _steps(self, end: int, observe: Observer) -> float:
+        """Go on to this step; windows per second."""
         state, position = self.state, self.state.position
-        order = torch.from_numpy(
-            np.random.default_rng([self.config.seed, position.epoch]).permutation(len(self.train_starts))
-        ).to(self.device)
-        saved = shown = began = time.monotonic()
-        windows = 0
-        while position.step_in_epoch < self.steps_per_epoch and position.step < self.total_steps:
-            first = position.step_in_epoch * self.config.batch_size
+        shown = began = time.monotonic()
+        windows, epoch, order = 0, -1, torch.empty(0)
+        while position.step < end:
+            if epoch != position.step // self.steps_per_epoch:
+                epoch = position.step // self.steps_per_epoch
+                order = self._order(epoch)
+            first = position.step % self.steps_per_epoch * self.config.batch_size
             batch = order[first : first + self.config.batch_size]
+            for group in state.optimizer.param_groups:
+                group["lr"] = self.schedule.learning_rate(position)
             losses = self._step(self._windows(self.values, self.train_starts[batch]))
             state.history[position.step, 0] = losses.reconstruction
             state.history[position.step, 1] = losses.discrepancy
             position.step += 1
-            position.step_in_epoch += 1
             windows += len(batch)
             now = time.monotonic()
             if now - shown > 0.2:
                 shown = now
                 observe(self._progress(windows / (now - began)))
-            if now - saved > SAVE_EVERY_S:
-                saved = now
+            if now - self.saved > SAVE_EVERY_S:
                 self.save()
             self._stop_if_asked()
-        self._end_epoch(observe, windows / max(time.monotonic() - began, 1e-9))
+        return windows / max(time.monotonic() - began, 1e-9)
+
+    def _order(self, epoch: int) -> Tensor:
+        """Every training window once, in an order of its own for each epoch."""
+        order = np.random.default_rng([self.config.seed, epoch]).permutation(len(self.train_starts))
+        return torch.from_numpy(order).to(self.device)
 
     def _stop_if_asked(self) -> None:
         """Between two steps the state is whole: a resumed run ends like an uninterrupted one."""
@@ -174,37 +195,32 @@ class _Run:
         state.scaler.update()
         return losses
 
-    def _end_epoch(self, observe: Observer, windows_per_s: float) -> None:
+    def _evaluate(self, observe: Observer, windows_per_s: float) -> None:
         """Validate, remember the best weights, decide whether to go on."""
         state, position = self.state, self.state.position
         progress = self._progress(windows_per_s)
-        validation = self._validate()
-        self._require_finite("validation loss", validation.values())
-        progress.validation = validation
-        progress.best = validation["reconstruction"] < position.best_loss
+        progress.validation = self._validate()
+        self._require_finite("validation loss", progress.validation.values())
+        progress.best = self.schedule.evaluated(position, progress.validation["reconstruction"])
+        progress.steps = self.schedule.end(position)
         if progress.best:
-            position.best_loss, position.best_epoch = validation["reconstruction"], position.epoch
             state.best = _copy(state.network.state_dict())
-        position.epochs.append(
+        position.evaluations.append(
             {
-                "epoch": position.epoch + 1,
                 "step": position.step,
                 "reconstruction": progress.reconstruction,
                 "discrepancy": progress.discrepancy,
-                "validation_reconstruction": validation["reconstruction"],
-                "validation_discrepancy": validation["discrepancy"],
+                "validation_reconstruction": progress.validation["reconstruction"],
+                "validation_discrepancy": progress.validation["discrepancy"],
             }
         )
-        patience_over = position.epoch - position.best_epoch >= self.config.patience
-        position.epoch, position.step_in_epoch = position.epoch + 1, 0
-        position.finished = patience_over or position.epoch >= self.config.epochs or position.step >= self.total_steps
         self.save()
         observe(progress)
 
     @torch.no_grad()
     def _validate(self) -> dict[str, float]:
         total = {"reconstruction": 0.0, "discrepancy": 0.0}
-        for starts in self.validation_starts.split(self.config.batch_size):
+        for starts in self.evaluated_starts.split(self.config.batch_size):
             self._stop_if_asked()
             x = self._windows(self.validation_values, starts)
             with self._autocast():
@@ -214,7 +230,7 @@ class _Run:
             )
             total["reconstruction"] += losses.reconstruction.item() * len(starts)
             total["discrepancy"] += losses.discrepancy.item() * len(starts)
-        return {name: value / len(self.validation_starts) for name, value in total.items()}
+        return {name: value / len(self.evaluated_starts) for name, value in total.items()}
 
     def _windows(self, values: Tensor, starts: Tensor) -> Tensor:
         return values[starts[:, None] + self.window_steps]  # (B,N,F)
@@ -225,15 +241,15 @@ class _Run:
         return torch.autocast(self.device.type, {"bf16": torch.bfloat16, "fp16": torch.float16}[self.config.precision])
 
     def _progress(self, windows_per_s: float) -> Progress:
-        """Losses are the mean over the epoch so far."""
+        """Losses are means since the last evaluation."""
         position = self.state.position
-        mean = self.state.history[max(0, position.step - position.step_in_epoch) : position.step].mean(0).tolist()
+        mean = self.state.history[position.evaluated : position.step].mean(0).tolist()
         self._require_finite("loss", mean)
         return Progress(
-            epoch=position.epoch + 1,
+            epoch=-(-position.step // self.steps_per_epoch),
             epochs=self.config.epochs,
             step=position.step,
-            steps=self.total_steps,
+            steps=self.schedule.end(position),
             windows_per_s=windows_per_s,
             reconstruction=mean[0],
             discrepancy=mean[1],
@@ -254,12 +270,14 @@ class _Run:
             "model": self.state.network.config.to_dict(),
             "train": self.config.to_dict(),
             "data": self.data_sha256,
+            "parent": self.parent_sha256,
             "threads": torch.get_num_threads() if self.device.type == "cpu" else 0,
             "device": self.device.type,
         }
 
     def save(self) -> None:
         """Keep the state for `--resume`."""
+        self.saved = time.monotonic()
         if self.resume_path is not None:
             self.state.save(self.resume_path, self._identity())
 
@@ -280,6 +298,7 @@ class _Run:
             fill=fill,
             device=self.device,
             data_sha256=self.data_sha256,
+            parent_sha256=self.parent_sha256,
         )
 
 

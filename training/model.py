@@ -47,21 +47,27 @@ class AnomalyTransformer(nn.Module):
 
 
 class Embedding(nn.Module):
-    """X^0: a convolution over three neighbouring steps, circular, plus sinusoidal positions."""
+    """X^0: a convolution over three neighbouring steps plus sinusoidal positions.
+
+    The first and the last step have one neighbour each. In its place stands the step itself (`replicate`), or, as in
+    the published code, the step at the other end of the window (`circular`), which makes both ends hard to reconstruct.
+    """
 
     position: Tensor
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         # The convolution as one matrix product: its weight is (D, 3F), the taps t-1, t, t+1 side by side.
+        self.circular = config.padding == "circular"
         self.token = nn.Linear(3 * config.features, config.width, bias=False)
         nn.init.kaiming_normal_(self.token.weight, mode="fan_in", nonlinearity="leaky_relu")
         self.register_buffer("position", sinusoids(config.window, config.width), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B,N,F) -> (B,N,D)."""
-        before = torch.cat((x[:, -1:], x[:, :-1]), dim=1)
-        after = torch.cat((x[:, 1:], x[:, :1]), dim=1)
+        first, last = x[:, :1], x[:, -1:]
+        before = torch.cat((last if self.circular else first, x[:, :-1]), dim=1)
+        after = torch.cat((x[:, 1:], first if self.circular else last), dim=1)
         tokens: Tensor = self.token(torch.cat((before, x, after), dim=-1))
         return tokens + self.position
 

@@ -111,6 +111,7 @@ def _infer_config(source: dict[str, Tensor], window: int) -> ModelConfig:
         heads=source["encoder.attn_layers.0.attention.sigma_projection.weight"].shape[0],
         layers=layers,
         feed_forward=source["encoder.attn_layers.0.conv1.weight"].shape[0],
+        padding="circular",
     )
 
 

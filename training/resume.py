@@ -10,19 +10,7 @@ from torch import Tensor
 from at_infer.errors import CheckpointError
 from training.checkpoint import read_tensors, write_tensors
 from training.model import AnomalyTransformer
-
-
-@dataclass(slots=True)
-class Position:
-    """How far a training is."""
-
-    epoch: int = 0
-    step_in_epoch: int = 0
-    step: int = 0
-    best_loss: float = float("inf")
-    best_epoch: int = -1
-    epochs: list[dict[str, float]] = field(default_factory=list)
-    finished: bool = False
+from training.schedule import Position
 
 
 @dataclass(slots=True)
@@ -35,7 +23,7 @@ class TrainingState:
     history: Tensor
     """Losses of every step, done or to do: (steps,2), reconstruction and discrepancy."""
     best: dict[str, Tensor]
-    """Weights of the best epoch so far."""
+    """Weights of the best evaluation so far."""
     position: Position = field(default_factory=Position)
 
     def save(self, path: Path, identity: dict[str, Any]) -> None:

@@ -56,13 +56,13 @@ def steps(folder: Path, *, quick: bool) -> Iterator[list[str]]:
     """The commands, word by word."""
     data, model, scores = folder / "data", folder / "model.onnx", folder / "scores.parquet"
     rows = ["--rows", "600", "300", "600"] if quick else []
-    size = ["--width", "8", "--heads", "2", "--layers", "1", "--epochs", "1"] if quick else ["--epochs", "10"]
+    size = ["--width", "8", "--heads", "2", "--layers", "1", "--max-steps", "20"] if quick else []
     test = str(data / "test.parquet")
     yield ["generate", "-o", str(data), "--kind", "multivariate", *rows]
     yield [
         *("train", str(data / "train.parquet"), "-o", str(folder / "ckpt.pt")),
         *("--validation", str(data / "validation.parquet"), "--time-column", "timestamp"),
-        *("--preset", "small", "--stride", "20", "--learning-rate", "1e-3", *size),
+        *size,
         *("--score-mode", "reconstruction"),  # half of the anomalies are single rows
     ]
     yield ["export", str(folder / "ckpt.pt"), "--check-data", str(data / "validation.parquet")]

@@ -62,7 +62,9 @@ def _inspect_checkpoint(path: Path) -> "Inspection":
     content = read_tensors(path)
     kind = inspection.checkpoint_kind(path, content)
     if kind == "checkpoint":
-        return inspection.inspect_checkpoint(path, content, Checkpoint.load(path).state_dict)
+        checkpoint = Checkpoint.load(path)
+        content["model"] = checkpoint.model.to_dict()  # as it is read: earlier versions knew no padding
+        return inspection.inspect_checkpoint(path, content, checkpoint.state_dict)
     if kind == "published-checkpoint":
         network = load_published(path, window=2)  # any will do: the tensors do not depend on it
         return inspection.inspect_published(path, network.config, network.state_dict())

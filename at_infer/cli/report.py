@@ -146,7 +146,7 @@ def _report_training(path: Path, output: Path, png: Path | None, *, overwrite: b
     found = survey_training(str(path), Checkpoint.load(path))
     write_page(output, render(f"{path.name}: training", *describe_training(found)))
     print(
-        f"{output}: {len(found.epochs)} epochs, best {found.best_epoch} with validation loss "
+        f"{output}: best weights after step {found.best_step} of {found.evaluations[-1]['step']}, validation loss "
         f"{found.best['validation_reconstruction']:.4g}, {output.stat().st_size / 1e6:.1f} MB"
     )
     if png is not None:

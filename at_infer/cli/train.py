@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 import typer
 
+from at_infer.cli.training_options import NetworkOptions, TrainingOptions, preset_name
 from at_infer.config import (
     PRESETS,
-    DiscrepancyConfig,
     Distance,
     Fill,
     HeadRule,
-    ModelConfig,
+    Padding,
     Precision,
     Prior,
     ScoreConfig,
@@ -28,6 +28,7 @@ from at_infer.threads import check_threads, let_threads_sleep
 
 DATA, MODEL, TRAINING, SCORE, RUN = "Data", "Model", "Training", "Score and threshold", "Run"
 DEFAULT = TrainConfig()
+PRESET = "the preset's"
 
 
 def train(
@@ -51,63 +52,127 @@ def train(
         str, typer.Option(help="Share at the end of each series, or another Parquet file.", rich_help_panel=DATA)
     ] = "0.2",
     fill: Annotated[
-        Fill,
-        typer.Option(help="Missing values: refuse, repeat the last value, or the mean.", rich_help_panel=DATA),
-    ] = "error",
-    preset: Annotated[
-        Literal["paper", "small"],
+        Fill | None,
         typer.Option(
-            help="Size of the network: paper is 512 wide with 8 heads and 3 layers, small is 64, 4 and 2.",
+            help="Missing values: refuse, repeat the last value, or the mean.",
+            show_default="error",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="Network and training together: default (64 wide, 1 layer, counted in steps) or paper (512 wide, 3 "
+            "layers, 10 epochs, the published network).",
+            metavar="default|paper",
+            show_default="default",
             rich_help_panel=MODEL,
         ),
-    ] = "paper",
-    window: Annotated[int, typer.Option(help="Rows of a window.", rich_help_panel=MODEL)] = 100,
-    width: Annotated[int | None, typer.Option(help="Channels; overrides the preset.", rich_help_panel=MODEL)] = None,
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option(help="Rows of a window.", show_default="100", rich_help_panel=MODEL)
+    ] = None,
+    width: Annotated[int | None, typer.Option(help="Channels.", show_default=PRESET, rich_help_panel=MODEL)] = None,
     heads: Annotated[
-        int | None, typer.Option(help="Attention heads; overrides the preset.", rich_help_panel=MODEL)
+        int | None, typer.Option(help="Attention heads.", show_default=PRESET, rich_help_panel=MODEL)
     ] = None,
-    layers: Annotated[int | None, typer.Option(help="Layers; overrides the preset.", rich_help_panel=MODEL)] = None,
+    layers: Annotated[int | None, typer.Option(help="Layers.", show_default=PRESET, rich_help_panel=MODEL)] = None,
     feed_forward: Annotated[
-        int | None,
-        typer.Option(help="Feed-forward channels. Default: the preset's, or --width.", rich_help_panel=MODEL),
+        int | None, typer.Option(help="Feed-forward channels.", show_default="--width", rich_help_panel=MODEL)
     ] = None,
-    prior: Annotated[Prior, typer.Option(help="Kernel of the prior association.", rich_help_panel=MODEL)] = "gaussian",
-    strategy: Annotated[
-        Strategy,
-        typer.Option(help="Minimax, direct maximisation, or reconstruction only.", rich_help_panel=TRAINING),
-    ] = DEFAULT.strategy,
-    lambda_: Annotated[
-        float, typer.Option("--lambda", help="Weight of the discrepancy in the loss.", rich_help_panel=TRAINING)
-    ] = DEFAULT.lambda_,
-    epochs: Annotated[int, typer.Option(help="At most this many.", rich_help_panel=TRAINING)] = DEFAULT.epochs,
-    max_steps: Annotated[
-        int | None, typer.Option(help="Stop after this many steps.", rich_help_panel=TRAINING)
-    ] = DEFAULT.max_steps,
-    patience: Annotated[
-        int,
+    prior: Annotated[
+        Prior | None,
+        typer.Option(help="Kernel of the prior association.", show_default="gaussian", rich_help_panel=MODEL),
+    ] = None,
+    padding: Annotated[
+        Padding | None,
         typer.Option(
-            help="Stop after this many epochs without a better reconstruction of the validation part.",
+            help="Neighbour of the window's edge rows: the row itself, or the other end as in the published code.",
+            show_default="replicate; circular with --preset paper",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    from_: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Checkpoint to start from: its network, weights, columns and score, in a fifth of the steps. Scaler, "
+            "validation statistics and thresholds are those of the new rows.",
             rich_help_panel=TRAINING,
         ),
-    ] = DEFAULT.patience,
-    learning_rate: Annotated[float, typer.Option(help="Of Adam.", rich_help_panel=TRAINING)] = DEFAULT.learning_rate,
-    batch_size: Annotated[int, typer.Option(help="Windows per step.", rich_help_panel=TRAINING)] = DEFAULT.batch_size,
+    ] = None,
+    max_steps: Annotated[
+        int | None,
+        typer.Option(
+            help="Budget: at most this many steps. Training ends earlier if the validation loss has stopped falling.",
+            show_default=f"{DEFAULT.max_steps}; 300 with --from",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            help="Budget in passes over the training windows instead.",
+            show_default="10 with --preset paper",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    patience: Annotated[
+        int | None,
+        typer.Option(
+            help="The validation loss has stopped falling after this many evaluations without a better one (every "
+            f"{DEFAULT.evaluate_every} steps; with --preset paper every epoch).",
+            show_default=PRESET,
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Of Adam.", show_default=PRESET, rich_help_panel=TRAINING)
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Windows per step.", show_default="32", rich_help_panel=TRAINING)
+    ] = None,
     stride: Annotated[
         int | None,
-        typer.Option(help="Rows between training windows. Default: no overlap.", rich_help_panel=TRAINING),
-    ] = DEFAULT.stride,
-    head_rule: Annotated[
-        HeadRule,
         typer.Option(
-            help="Discrepancy: heads averaged first (paper), or per head (published code).", rich_help_panel=TRAINING
+            help="Rows from one training window to the next.",
+            show_default="1; with --preset paper the window, no overlap",
+            rich_help_panel=TRAINING,
         ),
-    ] = "paper",
-    distance: Annotated[Distance, typer.Option(help="Distance of the associations.", rich_help_panel=TRAINING)] = "kl",
+    ] = None,
+    strategy: Annotated[
+        Strategy | None,
+        typer.Option(
+            help="Minimax, direct maximisation, or reconstruction only.",
+            show_default="minimax",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    lambda_: Annotated[
+        float | None,
+        typer.Option(
+            "--lambda", help="Weight of the discrepancy in the loss.", show_default="3", rich_help_panel=TRAINING
+        ),
+    ] = None,
+    head_rule: Annotated[
+        HeadRule | None,
+        typer.Option(
+            help="Discrepancy: heads averaged first (paper), or per head (published code).",
+            show_default="paper",
+            rich_help_panel=TRAINING,
+        ),
+    ] = None,
+    distance: Annotated[
+        Distance | None,
+        typer.Option(help="Distance of the associations.", show_default="kl", rich_help_panel=TRAINING),
+    ] = None,
     layer: Annotated[
         int | None,
         typer.Option(help="Use the discrepancy of one layer, from 0. Default: all.", rich_help_panel=TRAINING),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same weights.", rich_help_panel=TRAINING)] = DEFAULT.seed,
+    seed: Annotated[
+        int | None, typer.Option(help="Same seed, same weights.", show_default="0", rich_help_panel=TRAINING)
+    ] = None,
     score_mode: Annotated[
         Literal[ScoreMode, "auto"] | None,
         typer.Option(
@@ -118,8 +183,8 @@ def train(
         ),
     ] = None,
     temperature: Annotated[
-        float, typer.Option(help="Of mode published.", rich_help_panel=SCORE)
-    ] = ScoreConfig().temperature,
+        float | None, typer.Option(help="Of mode published.", show_default="50", rich_help_panel=SCORE)
+    ] = None,
     smooth: Annotated[
         int | None,
         typer.Option(
@@ -140,8 +205,8 @@ def train(
     ] = 0.01,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.", rich_help_panel=RUN)] = "auto",
     precision: Annotated[
-        Precision, typer.Option(help="Autocast type, on CUDA.", rich_help_panel=RUN)
-    ] = DEFAULT.precision,
+        Precision | None, typer.Option(help="Autocast type, on CUDA.", show_default="fp32", rich_help_panel=RUN)
+    ] = None,
     compile_: Annotated[bool, typer.Option("--compile", help="torch.compile, on CUDA.", rich_help_panel=RUN)] = False,
     threads: Annotated[int | None, typer.Option(help="CPU threads. Default: all.", rich_help_panel=RUN)] = None,
     resume: Annotated[
@@ -156,61 +221,85 @@ def train(
 ) -> None:
     """Learn an Anomaly Transformer from the rows of a Parquet file.
 
-    The last 20 % of each series are kept for validation: they stop the training in time and give the
-    threshold. No labels are needed. A run that was stopped continues with --resume.
+    The last 20 % of each series are kept for validation: they tell when to stop and give the threshold. No labels are
+    needed. Training goes on until the validation loss has stopped falling, within a budget of steps, and keeps the best
+    weights. A run that was stopped continues with --resume. If data have moved on, --from starts from known weights.
 
     [bold]Examples[/bold]
 
       at-infer train train.parquet -o ckpt.pt
 
-      at-infer train "logs/*.parquet" -o ckpt.pt --series-column host --time-column ts --preset small
+      at-infer train "logs/*.parquet" -o ckpt.pt --series-column host --time-column ts
+
+      at-infer train new.parquet --from ckpt.pt -o new.pt
+
+      at-infer train train.parquet -o paper.pt --preset paper --score-mode paper
     """
     check_writable(output, overwrite=overwrite)
-    model = {"features": 1, "window": window, **PRESETS[preset]}
-    if width is not None:
-        model |= {"width": width, "feed_forward": width}
-    chosen = {"heads": heads, "layers": layers, "feed_forward": feed_forward}
-    model |= {name: value for name, value in chosen.items() if value is not None}
-    model_config = ModelConfig(prior=prior, **model)
-    train_config = TrainConfig(
+    check_ratio(ratio)
+    network = NetworkOptions(
+        preset=None if preset is None else preset_name(preset),
+        window=window,
+        width=width,
+        heads=heads,
+        layers=layers,
+        feed_forward=feed_forward,
+        prior=prior,
+        padding=padding,
+    )
+    training = TrainingOptions(
         strategy=strategy,
-        discrepancy=DiscrepancyConfig(head_rule=head_rule, distance=distance, layer=layer),
         lambda_=lambda_,
+        max_steps=max_steps,
+        epochs=epochs,
+        patience=patience,
         learning_rate=learning_rate,
         batch_size=batch_size,
-        epochs=epochs,
-        max_steps=max_steps,
-        patience=patience,
         stride=stride,
+        head_rule=head_rule,
+        distance=distance,
+        layer=layer,
         seed=seed,
         precision=precision,
         compile=compile_,
     )
-    usual = default_score(window) if score_mode is None else ScoreConfig()
-    score_config = replace(
-        usual,
-        mode=usual.mode if score_mode is None or score_mode == "auto" else score_mode,
-        temperature=temperature,
-        smooth=usual.smooth if smooth is None else smooth,
-        normalise_errors=usual.normalise_errors if normalise_errors is None else normalise_errors,
-    )
-    check_ratio(ratio)
+    base = PRESETS[preset or "default"]
+    model_config, train_config = network.config(base.model), training.config(base.train)
 
     let_threads_sleep()
     try:
         import torch
     except ImportError:
         raise MissingExtraError("train: PyTorch is not installed; pip install 'at-infer[train]'") from None
-    from at_infer.cli.training_log import open_log
+    from at_infer.cli.training_log import Start, open_log
     from training.data import DataConfig, load
     from training.device import check_device, flush_denormals
     from training.loop import fit
+    from training.parent import Parent
     from training.selection import AutoScore
 
     flush_denormals()
     if threads is not None:
         check_threads(threads)
         torch.set_num_threads(threads)
+    parent = None if from_ is None else Parent.load(from_)
+    usual = default_score(model_config.window) if score_mode is None else ScoreConfig()
+    names = _names(columns)
+    if parent is not None:
+        network.refuse(parent.source)
+        known = parent.checkpoint
+        model_config, train_config = known.model, training.config(parent.train_config())
+        usual = known.score if score_mode is None else usual
+        names = names or known.columns
+        time_column, series_column = time_column or known.time_column, series_column or known.series_column
+        fill = fill or known.fill
+    score_config = replace(
+        usual,
+        mode=usual.mode if score_mode is None or score_mode == "auto" else score_mode,
+        temperature=usual.temperature if temperature is None else temperature,
+        smooth=usual.smooth if smooth is None else smooth,
+        normalise_errors=usual.normalise_errors if normalise_errors is None else normalise_errors,
+    )
     where = str(check_device(device, train_config))
     train_config.discrepancy.check_layers(model_config.layers)
     resume_path = output.with_name(f"{output.stem}.resume.pt")
@@ -218,15 +307,15 @@ def train(
         rows = load(
             DataConfig(
                 source=data,
-                columns=_names(columns),
+                columns=names,
                 exclude=tuple(_names(exclude) or ()),
                 time_column=time_column,
                 series_column=series_column,
                 validation=_share_or_file(validation),
-                fill=fill,
+                fill=fill or "error",
             ),
-            window=window,
-            stride=stride,
+            window=model_config.window,
+            stride=train_config.stride,
         )
         model_config = replace(model_config, features=len(rows.columns))
         threads = torch.get_num_threads()
@@ -235,15 +324,26 @@ def train(
                 rows,
                 model_config,
                 train_config,
-                AutoScore(temperature=temperature, smooth=smooth, normalise_errors=normalise_errors)
+                AutoScore(temperature=score_config.temperature, smooth=smooth, normalise_errors=normalise_errors)
                 if score_mode == "auto"
                 else score_config,
                 ratio=ratio,
-                fill=fill,
+                fill=fill or "error",
                 device=where,
                 resume_path=resume_path,
                 resume=resume,
-                begin=lambda resumed: log.start(rows, model_config, where, threads, resumed=resumed),
+                parent=parent,
+                begin=lambda resumed: log.start(
+                    Start(
+                        data=rows,
+                        model=model_config,
+                        train=train_config,
+                        device=where,
+                        threads=threads,
+                        parent=parent,
+                        resumed=resumed,
+                    )
+                ),
                 observe=log.progress,
             )
             checkpoint.save(output)

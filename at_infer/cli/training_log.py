@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,22 +12,37 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from at_infer.config import ModelConfig
+from at_infer.config import ModelConfig, TrainConfig
 
 if TYPE_CHECKING:
     from training.checkpoint import Checkpoint
     from training.data import TrainingData
     from training.loop import Progress as TrainingProgress
+    from training.parent import Parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What is about to be trained."""
+
+    data: "TrainingData"
+    model: ModelConfig
+    train: TrainConfig
+    device: str
+    threads: int
+    parent: "Parent | None"
+    """Whose weights it starts from."""
+    resumed: bool
 
 
 class Log(Protocol):
     """Someone who is told how training goes."""
 
-    def start(self, data: "TrainingData", model: ModelConfig, device: str, threads: int, *, resumed: bool) -> None:
+    def start(self, at: Start) -> None:
         """The data are read."""
 
     def progress(self, at: "TrainingProgress") -> None:
-        """A step, or with validation losses an epoch, is done."""
+        """A step, or with validation losses an evaluation, is done."""
 
     def done(self, checkpoint: "Checkpoint", path: Path) -> None:
         """The checkpoint is written."""
@@ -62,38 +78,47 @@ class _TextLog:
         )
         self.task: TaskID | None = None
 
-    def start(self, data: "TrainingData", model: ModelConfig, device: str, threads: int, *, resumed: bool) -> None:
-        train, validation = data.train, data.validation
+    def start(self, at: Start) -> None:
+        train, validation, model = at.data.train, at.data.validation, at.model
         self.console.print(
-            f"{train.rows} training and {validation.rows} validation rows of {len(data.columns)} columns: "
+            f"{train.rows} training and {validation.rows} validation rows of {len(at.data.columns)} columns: "
             f"{len(train.starts)} and {len(validation.starts)} windows of {model.window} rows"
         )
-        for note in data.notes:
+        for note in at.data.notes:
             self.console.print(f"note: {note}", markup=False)
-        where = f"{device}, {threads} threads" if device == "cpu" else device
-        self.console.print(f"network: {model.width} wide, {model.heads} heads, {model.layers} layers, on {where}")
-        if resumed:
+        where = f"{at.device}, {_count(at.threads, 'thread')}" if at.device == "cpu" else at.device
+        self.console.print(
+            f"network: {model.width} wide, {_count(model.heads, 'head')}, {_count(model.layers, 'layer')}, on {where}"
+        )
+        if at.parent is not None:
+            self.console.print(
+                f"starting from the weights of {at.parent.source}; scaler, validation statistics and thresholds are "
+                f"those of the new rows",
+                markup=False,
+            )
+        if at.resumed:
             self.console.print("continuing where the last run was stopped")
         self.bar.start()
 
     def progress(self, at: "TrainingProgress") -> None:
         losses = f"reconstruction {at.reconstruction:.4f}  discrepancy {at.discrepancy:.3f}"
         speed = f"{at.windows_per_s:.0f} windows/s"
+        place = "" if at.epochs is None else f"epoch {at.epoch}/{at.epochs}"
         if self.task is None:
             self.task = self.bar.add_task("", total=at.steps, losses="")
         self.bar.update(
-            self.task, description=f"epoch {at.epoch}/{at.epochs}", completed=at.step, losses=f"{losses}  {speed}"
+            self.task, description=place or "step", completed=at.step, total=at.steps, losses=f"{losses}  {speed}"
         )
         if at.validation is not None:
             mark = "  best so far" if at.best else ""
-            self.console.print(
-                f"epoch {at.epoch:>2}/{at.epochs}  step {at.step}  {losses}  "
-                f"validation {at.validation['reconstruction']:.4f}  {speed}{mark}"
-            )
+            place = f"{place}  step {at.step}" if place else f"step {at.step:>{len(str(at.steps))}}/{at.steps}"
+            self.console.print(f"{place}  {losses}  validation {at.validation['reconstruction']:.4f}  {speed}{mark}")
 
     def done(self, checkpoint: "Checkpoint", path: Path) -> None:
         self.bar.stop()
         summary = _summary(checkpoint)
+        if summary["advice"]:
+            self.console.print(f"note: {summary['advice']}", markup=False)
         table = Table(title="Scores of the validation part", title_justify="left", box=None)
         table.add_column("mode")
         for name in summary["validation_scores"][checkpoint.score.mode]:
@@ -122,7 +147,7 @@ class _TextLog:
                 f"{live.threshold.value:.4g}, from {live.threshold.validation_rows} rows",
                 markup=False,
             )
-        out.print(f"{path}: best epoch {summary['best_epoch']} of {summary['epochs']}", markup=False)
+        out.print(f"{path}: best weights after step {summary['best_step']} of {summary['steps']}", markup=False)
 
 
 def _selection_table(selection: list[dict[str, Any]]) -> Table:
@@ -145,21 +170,24 @@ def _selection_table(selection: list[dict[str, Any]]) -> Table:
 class _JsonLog:
     """One JSON object a line on stdout."""
 
-    def start(self, data: "TrainingData", model: ModelConfig, device: str, threads: int, *, resumed: bool) -> None:
+    def start(self, at: Start) -> None:
+        train, validation = at.data.train, at.data.validation
         self._print(
             "start",
-            columns=data.columns,
-            rows={"train": data.train.rows, "validation": data.validation.rows},
-            windows={"train": len(data.train.starts), "validation": len(data.validation.starts)},
-            notes=data.notes,
-            model=model.to_dict(),
-            device=device,
-            threads=threads,
-            resumed=resumed,
+            columns=at.data.columns,
+            rows={"train": train.rows, "validation": validation.rows},
+            windows={"train": len(train.starts), "validation": len(validation.starts)},
+            notes=at.data.notes,
+            model=at.model.to_dict(),
+            train=at.train.to_dict(),
+            device=at.device,
+            threads=at.threads,
+            parent_sha256=None if at.parent is None else at.parent.sha256,
+            resumed=at.resumed,
         )
 
     def progress(self, at: "TrainingProgress") -> None:
-        event = "step" if at.validation is None else "epoch"
+        event = "step" if at.validation is None else "evaluation"
         self._print(event, **{name: getattr(at, name) for name in at.__slots__})
 
     def done(self, checkpoint: "Checkpoint", path: Path) -> None:
@@ -175,8 +203,10 @@ def _summary(checkpoint: "Checkpoint") -> dict[str, Any]:
     index = {name: checkpoint.quantile_levels.index(level) for name, level in shown.items()}
     whole, live = checkpoint.validation_of(), checkpoint.validation_of("last")
     return {
-        "epochs": len(checkpoint.train["epochs"]),
-        "best_epoch": checkpoint.train["best_epoch"],
+        "steps": checkpoint.train["evaluations"][-1]["step"],
+        "best_step": checkpoint.train["best_step"],
+        "ended": checkpoint.train["ended"],
+        "advice": _advice(checkpoint.train),
         "validation_scores": {
             mode: {name: values[i] for name, i in index.items()} for mode, values in whole.quantiles.items()
         },
@@ -187,3 +217,17 @@ def _summary(checkpoint: "Checkpoint") -> dict[str, Any]:
         "causal_threshold": live.threshold.value if live.align == "last" else None,
         "ratio": whole.threshold.ratio,
     }
+
+
+def _advice(train: dict[str, Any]) -> str | None:
+    """What to do about a training that was not done when its budget was."""
+    if train["ended"] != "budget":
+        return None
+    config, steps = TrainConfig.from_dict(train["config"]), train["evaluations"][-1]["step"]
+    longer = f"--max-steps {2 * steps}" if config.epochs is None else f"--epochs {2 * config.epochs}"
+    spent = f"the budget of {_count(steps, 'step')} ended"
+    return f"the validation loss was still falling when {spent}; {longer} trains longer"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -33,7 +33,7 @@ _NESTED: dict[str, type[Config]] = {
     "score": ScoreConfig,
     "normal": Normal,
 }
-_ADDED = ("normal", "selection")  # unknown to earlier versions of at-infer: None in their models
+_ADDED = ("normal", "selection", "parent_sha256")  # None in models of earlier versions of at-infer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,8 @@ class Metadata:
     at_infer: str
     """Version of at-infer that exported the model."""
     checkpoint_sha256: str
+    parent_sha256: str | None
+    """Of the checkpoint that this one was trained from (`train --from`), if any."""
     graph: Graph
     """`score`: windows in, scores out. `associations`: reconstruction and the associations of every layer."""
     model: ModelConfig

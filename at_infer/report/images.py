@@ -202,17 +202,17 @@ def _loss(report: TrainingReport, name: str) -> "Figure":
     steps = report.steps.get(name)
     if steps is not None:
         ax.plot(np.arange(1, len(steps) + 1), steps, color=SCORE, alpha=0.3, linewidth=0.8, label="step")
-    at = [epoch["step"] for epoch in report.epochs]
-    ax.plot(at, [epoch[name] for epoch in report.epochs], color=SCORE, marker="o", label="epoch")
+    at = [one["step"] for one in report.evaluations]
+    ax.plot(at, [one[name] for one in report.evaluations], color=SCORE, marker="o", label="mean of steps")
     ax.plot(
         at,
-        [epoch[f"validation_{name}"] for epoch in report.epochs],
+        [one[f"validation_{name}"] for one in report.evaluations],
         color=RECONSTRUCTION,
         linestyle="--",
         marker="o",
         label="validation",
     )
-    ax.axvline(report.best["step"], color=HIT, label=f"best epoch, {report.best_epoch}")
+    ax.axvline(report.best_step, color=HIT, label=f"best weights, step {report.best_step}")
     if name == "reconstruction":
         ax.set_yscale("log")
     ax.set_xlabel("step")

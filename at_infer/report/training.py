@@ -29,9 +29,12 @@ class TrainingReport:
     quantile_levels: list[float]
     quantiles: dict[str, list[float]]
     """Per score mode, of the validation scores."""
-    epochs: list[dict[str, float]]
-    best_epoch: int
-    """From 1 on."""
+    evaluations: list[dict[str, float]]
+    """Losses of the training and the validation part, each with its step."""
+    best_step: int
+    """The step whose weights were kept."""
+    ended: str
+    """Why training ended: `plateau` or `budget`."""
     steps: dict[str, NDArray[np.float32]]
     """Losses per step, by name."""
     scales: list[list[list[float]]]
@@ -42,8 +45,8 @@ class TrainingReport:
 
     @property
     def best(self) -> dict[str, float]:
-        """The epoch whose weights were kept."""
-        return self.epochs[self.best_epoch - 1]
+        """The evaluation of the weights that were kept."""
+        return next(one for one in self.evaluations if one["step"] == self.best_step)
 
 
 class TrainedModel(Protocol):
@@ -91,7 +94,8 @@ def is_checkpoint(source: str) -> bool:
 def survey_training(source: str, known: TrainedModel) -> TrainingReport:
     """What a loaded checkpoint remembers of its training."""
     train, validation = known.train, known.validation_of()
-    if not train.get("epochs"):
+    evaluations = train.get("evaluations") or train.get("epochs")  # earlier versions had one an epoch
+    if not evaluations:
         raise CheckpointError(f"{source}: holds no history of a training; give one that at-infer train wrote")
     return TrainingReport(
         source=source,
@@ -101,8 +105,9 @@ def survey_training(source: str, known: TrainedModel) -> TrainingReport:
         columns=known.columns,
         quantile_levels=known.quantile_levels,
         quantiles=validation.quantiles,
-        epochs=train["epochs"],
-        best_epoch=train["best_epoch"],
+        evaluations=evaluations,
+        best_step=train.get("best_step") or evaluations[train["best_epoch"] - 1]["step"],
+        ended=train.get("ended") or ("budget" if len(evaluations) - train["best_epoch"] < 2 else "plateau"),
         steps={name: np.asarray(values, np.float32) for name, values in train.get("steps", {}).items()},
         scales=train.get("scales", []),
         rows=train.get("rows", {}),
@@ -117,24 +122,24 @@ def describe_training(report: TrainingReport) -> tuple[dict[str, Any], Arrays]:
     for name, values in report.steps.items():
         arrays.add(f"steps.{name}", values, "f4")
     shown = [report.quantile_levels.index(level) for level in SHOWN_QUANTILES.values()]
-    best, last, model = report.best, report.epochs[-1], report.model
+    first, best, last, model = report.evaluations[0], report.best, report.evaluations[-1], report.model
     description = {
         "kind": "training",
         "source": Path(report.source).name,
         "headline": [
             ("Validation loss ", False),
             (f"{best['validation_reconstruction']:.4g}", True),
-            (f" in epoch {report.best_epoch} of {len(report.epochs)}", False),
+            (f" after step {report.best_step} of {last['step']}", False),
         ],
         "subline": [(_verdict(report), False)],
         "tiles": [
-            (f"{report.epochs[0]['validation_reconstruction']:.4g}", "validation loss after the first epoch"),
+            (f"{first['validation_reconstruction']:.4g}", f"validation loss after step {first['step']}"),
             (f"{last['discrepancy']:.4g}", "association discrepancy at the end"),
             (f"{report.threshold.value:.4g}", f"threshold of {report.score_mode} scores"),
             (f"{report.parameters:,}", f"weights: {model.width} wide, {model.heads} heads, {model.layers} layers"),
         ],
-        "epochs": report.epochs,
-        "bestEpoch": report.best_epoch,
+        "evaluations": report.evaluations,
+        "bestStep": report.best_step,
         "mode": report.score_mode,
         "quantiles": list(SHOWN_QUANTILES),
         "modes": [(mode, [values[i] for i in shown]) for mode, values in report.quantiles.items()],
@@ -147,12 +152,11 @@ def describe_training(report: TrainingReport) -> tuple[dict[str, Any], Arrays]:
 
 def _verdict(report: TrainingReport) -> str:
     """Whether to train longer, in one sentence."""
-    after = len(report.epochs) - report.best_epoch
-    if len(report.epochs) == 1:
-        return "One epoch: too few to tell whether training was long enough."
-    if after < 2:
-        return "The best epoch is at the end: training longer may lower the loss further."
-    return f"The loss fell no more in the last {after} epochs."
+    if len(report.evaluations) == 1:
+        return "One evaluation: too few to tell whether training was long enough."
+    if report.ended == "budget":
+        return "The validation loss was still falling when the budget ended: training longer may lower it further."
+    return "Training ended because the validation loss had stopped falling."
 
 
 def _facts(report: TrainingReport) -> list[tuple[str, str]]:

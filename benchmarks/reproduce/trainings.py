@@ -1,11 +1,12 @@
 """Trainings that the tables share: each is made once, kept in a work folder, and continued where it was stopped."""
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from at_infer.config import (
+    PRESETS,
     DiscrepancyConfig,
     Distance,
     HeadRule,
@@ -13,7 +14,6 @@ from at_infer.config import (
     Prior,
     ScoreConfig,
     Strategy,
-    TrainConfig,
 )
 from benchmarks.reproduce.sources import KEYS
 from training.checkpoint import Checkpoint
@@ -91,13 +91,16 @@ def trained(training: Training, folder: Path, work: Path) -> Checkpoint:
             layers=training.layers,
             feed_forward=training.width,
             prior=training.prior,
+            padding="circular",
         ),
-        TrainConfig(
+        replace(
+            PRESETS["paper"].train,
             strategy=training.strategy,
             discrepancy=training.discrepancy,
             lambda_=training.lambda_,
             learning_rate=training.learning_rate,
             epochs=training.epochs,
+            stride=training.stride,
             seed=training.seed,
         ),
         ScoreConfig(mode="published"),

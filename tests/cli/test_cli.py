@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ import torch
 import typer
 
 from at_infer.cli import app
-from at_infer.config import ScoreConfig
+from at_infer.config import PRESETS, ScoreConfig
+from at_infer.models.kinds import file_sha256
 from tests.conftest import Answer, WriteParquet
 from training import data as data_module
 from training.checkpoint import Checkpoint
@@ -29,8 +31,8 @@ Cli = Callable[..., Answer]
 
 COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 HEAVY = {"torch", "onnx", "onnxruntime", "onnxscript", "ray", "polars", "numpy", "tensorrt", "training", "export"}
-TINY = ["--preset", "small", "--width", "8", "--heads", "2", "--layers", "1", "--window", "10", "--threads", "1"]
-SHORT = [*TINY, "--epochs", "2"]
+TINY = ["--width", "8", "--heads", "2", "--layers", "1", "--window", "10", "--threads", "1"]
+SHORT = [*TINY, "--max-steps", "60"]  # evaluated after 48, 50 and 60
 
 
 @pytest.fixture
@@ -100,8 +102,8 @@ def test_training_ends_with_a_checkpoint_and_says_what_was_learnt(run_cli: Cli, 
         0.05,
         "error",
     )
-    assert len(checkpoint.train["epochs"]) == 2
-    assert f"{out}/ckpt.pt: best epoch 2 of 2" in answer.out
+    assert [at["step"] for at in checkpoint.train["evaluations"]] == [48, 50, 60]
+    assert f"{out}/ckpt.pt: best weights after step {checkpoint.train['best_step']} of 60" in answer.out
     assert (
         f"threshold {checkpoint.validation_of().threshold.value:.4g}, exceeded by 0.05 of 60 validation rows"
         in answer.out
@@ -139,36 +141,46 @@ def test_auto_shows_what_it_chose_from_and_records_it(run_cli: Cli, train_file: 
     assert done["score"] == Checkpoint.load(out / "c.pt").score.to_dict()
 
 
-def test_without_a_terminal_there_is_one_plain_line_per_epoch(run_cli: Cli, train_file: Path, out: Path) -> None:
-    answer = run_cli("train", train_file, "-o", out / "ckpt.pt", *TINY, "--epochs", "3")
+@pytest.mark.parametrize("preset", ["default", "paper"])
+def test_without_a_terminal_there_is_one_plain_line_per_evaluation(
+    preset: str, run_cli: Cli, train_file: Path, out: Path
+) -> None:
+    budget = ["--max-steps", "60"] if preset == "default" else ["--epochs", "3"]
+    answer = run_cli("train", train_file, "-o", out / "ckpt.pt", *TINY, "--preset", preset, *budget)
     assert "\x1b" not in answer.out + answer.err
     assert "\r" not in answer.err
     lines = answer.err.splitlines()
-    assert lines[0] == "240 training and 60 validation rows of 2 columns: 24 and 6 windows of 10 rows"
-    assert lines[1] == "network: 8 wide, 2 heads, 1 layers, on cpu, 1 threads"
+    windows, places, spent, longer = {
+        "default": (231, ["step 48/60", "step 50/60", "step 60/60"], 60, "--max-steps 120"),
+        "paper": (24, [f"epoch {i}/3  step {i}" for i in (1, 2, 3)], 3, "--epochs 6"),
+    }[preset]
+    assert lines[0] == f"240 training and 60 validation rows of 2 columns: {windows} and 6 windows of 10 rows"
+    assert lines[1] == "network: 8 wide, 2 heads, 1 layer, on cpu, 1 thread"
     number = r"\d+\.\d+"
-    for i, line in enumerate(lines[2:], start=1):
+    for place, line in zip(places, lines[2:5], strict=True):
         assert re.fullmatch(
-            rf"epoch  {i}/3  step {i}  reconstruction {number}  discrepancy {number}  "
-            rf"validation {number}  \d+ windows/s(  best so far)?",
+            rf"{place}  reconstruction {number}  discrepancy {number}  validation {number}  "
+            r"\d+ windows/s(  best so far)?",
             line,
         ), line
-    assert len(lines) == 5
+    assert lines[5:] == [
+        f"note: the validation loss was still falling when the budget of {spent} steps ended; {longer} trains longer"
+    ]
 
 
 def test_json_lines_tell_the_same_to_machines(run_cli: Cli, train_file: Path, out: Path) -> None:
     answer = run_cli("train", train_file, "-o", out / "ckpt.pt", *SHORT, "--log-json")
     assert (answer.code, answer.err) == (0, "")
     events = [json.loads(line) for line in answer.out.splitlines()]
-    epochs = [event for event in events if event["event"] == "epoch"]
+    evaluations = [event for event in events if event["event"] == "evaluation"]
     assert [events[0]["event"], events[-1]["event"]] == ["start", "done"]
-    assert {event["event"] for event in events} <= {"start", "step", "epoch", "done"}
+    assert {event["event"] for event in events} <= {"start", "step", "evaluation", "done"}
     assert events[0]["columns"] == ["a", "b"]
     assert events[0]["rows"] == {"train": 240, "validation": 60}
     assert events[0]["model"]["features"] == 2
     assert events[0]["resumed"] is False
-    assert [(event["epoch"], event["step"], event["steps"]) for event in epochs] == [(1, 1, 2), (2, 2, 2)]
-    assert epochs[0].keys() >= {"reconstruction", "discrepancy", "validation", "windows_per_s", "best"}
+    assert [(event["step"], event["steps"]) for event in evaluations] == [(48, 60), (50, 60), (60, 60)]
+    assert evaluations[0].keys() >= {"reconstruction", "discrepancy", "validation", "windows_per_s", "best"}
     checkpoint = Checkpoint.load(out / "ckpt.pt")
     assert events[-1]["threshold"] == checkpoint.validation_of().threshold.value
     assert events[-1]["checkpoint"] == str(out / "ckpt.pt")
@@ -201,6 +213,81 @@ def test_options_reach_the_run(run_cli: Cli, write_parquet: WriteParquet, waves:
     assert (config["learning_rate"], config["stride"]) == (0.01, 5)
 
 
+def test_epochs_take_the_place_of_steps_unless_both_are_given(run_cli: Cli, train_file: Path, out: Path) -> None:
+    def steps(*words: object) -> int:
+        answer = run_cli("train", train_file, "-o", out / "c.pt", *TINY, "--overwrite", *words)
+        assert answer.code == 0, answer.err
+        return Checkpoint.load(out / "c.pt").train["evaluations"][-1]["step"]
+
+    assert steps("--epochs", 2) == 2 * 8  # 231 windows
+    assert steps("--epochs", 2, "--max-steps", 5) == 5
+    assert steps("--epochs", 2, "--stride", 10) == 2
+
+
+def test_the_papers_preset_trains_the_papers_network(run_cli: Cli, train_file: Path, out: Path) -> None:
+    words = ["--preset", "paper", "--max-steps", 1, "--window", 10, "--threads", 1]
+    assert run_cli("train", train_file, "-o", out / "c.pt", *words).code == 0
+    kept = Checkpoint.load(out / "c.pt")
+    assert kept.model == replace(PRESETS["paper"].model, features=2, window=10)
+    assert kept.train["config"] == replace(PRESETS["paper"].train, max_steps=1).to_dict()
+    assert kept.train["windows"]["train"] == 24
+
+
+def test_presets_that_do_not_exist_are_refused_with_what_to_do(run_cli: Cli, train_file: Path, out: Path) -> None:
+    def said(preset: str) -> str:
+        return refused(run_cli("train", train_file, "-o", out / "c.pt", "--preset", preset))
+
+    assert said("small").startswith("--preset: small is gone; leave --preset out")
+    assert said("huge") == "--preset: 'huge' is not one of default, paper"
+
+
+# Train, from a checkpoint
+
+
+@pytest.fixture
+def parent(run_cli: Cli, train_file: Path, out: Path) -> Path:
+    words = ["--columns", "b,a", "--strategy", "maximize", "--score-mode", "paper", "--fill", "mean"]
+    assert run_cli("train", train_file, "-o", out / "old.pt", *SHORT, *words).code == 0
+    return out / "old.pt"
+
+
+def test_training_from_a_checkpoint_keeps_what_is_known_and_renews_what_belongs_to_the_rows(
+    run_cli: Cli, write_parquet: WriteParquet, waves: pl.DataFrame, parent: Path, out: Path
+) -> None:
+    moved = waves.select("a", "b", more="a") * 3 + 100
+    path = write_parquet("in/new.parquet", moved)
+    answer = run_cli("train", path, "--from", parent, "-o", out / "new.pt", "--max-steps", 20, "--threads", 1)
+    assert answer.code == 0, answer.err
+    said = f"starting from the weights of {parent}; scaler, validation statistics and thresholds are those of the new"
+    assert f"{said} rows" in answer.err.splitlines()
+    old, new = Checkpoint.load(parent), Checkpoint.load(out / "new.pt")
+    assert (new.model, new.columns, new.score, new.fill) == (old.model, ["b", "a"], old.score, "mean")
+    np.testing.assert_allclose(new.scaler.mean, np.array(old.scaler.mean) * 3 + 100, rtol=1e-5)
+    np.testing.assert_allclose(new.scaler.scale, np.array(old.scaler.scale) * 3, rtol=1e-4)
+    assert new.train["parent_sha256"] == file_sha256(parent)
+    assert (new.train["config"]["strategy"], new.train["config"]["max_steps"]) == ("maximize", 20)
+    assert new.train["config"]["learning_rate"] < old.train["config"]["learning_rate"]
+    # Scaled by its own mean and deviation, the new file is the old one: known weights reconstruct it at once.
+    assert new.train["steps"]["reconstruction"][0] < 0.7 * old.train["steps"]["reconstruction"][0]
+    assert new.validation_of().threshold != old.validation_of().threshold
+
+
+def test_a_checkpoint_that_does_not_fit_the_rows_or_options_is_one_line(
+    run_cli: Cli, write_parquet: WriteParquet, waves: pl.DataFrame, parent: Path, train_file: Path, out: Path
+) -> None:
+    def said(*words: object, source: Path = train_file) -> str:
+        return refused(run_cli("train", source, "--from", parent, "-o", out / "new.pt", *words))
+
+    other = write_parquet("in/other.parquet", waves.select("a", c="b"))
+    assert said(source=other) == f"{other}: column 'b' is missing; the file has a, c"
+    assert said("--columns", "a").startswith(f"{parent}: was trained on the columns b, a, not on a; ")
+    for option, value in (("--width", 16), ("--preset", "paper"), ("--window", 20), ("--feed-forward", 8)):
+        assert said(option, value) == f"{option}: the network is that of {parent}; leave {option} or --from out"
+    (out / "text.pt").write_text("no checkpoint")
+    answer = run_cli("train", train_file, "--from", out / "text.pt", "-o", out / "new.pt")
+    assert refused(answer) == f"{out}/text.pt: is not a checkpoint, or is damaged"
+
+
 def test_two_runs_with_one_seed_write_the_same_weights(run_cli: Cli, train_file: Path, out: Path) -> None:
     for name, seed in (("1.pt", 3), ("2.pt", 3), ("3.pt", 4)):
         assert run_cli("train", train_file, "-o", out / name, *SHORT, "--seed", seed).code == 0
@@ -217,7 +304,7 @@ def test_notes_are_printed_as_they_are(
     answer = run_cli("train", path, "-o", out / ":dog:[b].pt", *SHORT)
     assert answer.code == 0
     assert f"note: not numeric, left out: {odd}\n" in answer.err
-    assert f"{out}/:dog:[b].pt: best epoch" in answer.out
+    assert f"{out}/:dog:[b].pt: best weights" in answer.out
 
 
 def test_overwrite_replaces_an_existing_checkpoint(run_cli: Cli, train_file: Path, out: Path) -> None:
@@ -231,7 +318,7 @@ def test_overwrite_replaces_an_existing_checkpoint(run_cli: Cli, train_file: Pat
 
 # Interruptions, with real processes
 
-LONG = [*TINY, "--epochs", "12", "--patience", "12", "--batch-size", "8", "--validation", "0.1"]
+LONG = [*TINY, "--max-steps", "500", "--patience", "12", "--batch-size", "8", "--validation", "0.1"]
 
 
 def at_infer(*words: object) -> subprocess.Popen[str]:
@@ -272,7 +359,7 @@ def resumes_to(whole: Checkpoint, train_file: Path, output: Path) -> None:
     resumed = Checkpoint.load(output)
     assert all(torch.equal(resumed.state_dict[name], tensor) for name, tensor in whole.state_dict.items())
     assert torch.equal(resumed.train["steps"]["reconstruction"], whole.train["steps"]["reconstruction"])
-    assert resumed.train["epochs"] == whole.train["epochs"]
+    assert resumed.train["evaluations"] == whole.train["evaluations"]
     assert resumed.validation == whole.validation
     assert not output.with_name("ckpt.resume.pt").exists()
 

@@ -30,7 +30,7 @@ def test_each_is_tested_here_or_with_ray() -> None:
 
 def test_walk_through(tmp_path: Path) -> None:
     script = EXAMPLES / "walk_through.py"
-    said = run_example(sys.executable, script, tmp_path / "w", "--rows", 600, 300, 600, "--epochs", 1)
+    said = run_example(sys.executable, script, tmp_path / "w", "--rows", 600, 300, 600, "--max-steps", 20)
     assert "the jolt scores" in said
     assert (tmp_path / "w" / "report.html").is_file()
 

@@ -22,7 +22,7 @@ OPTIONS = {name: {word for p in command.params for word in p.opts} | {"--help"} 
 # Added to the commands of runnable blocks: the last value of an option counts.
 TINY = {
     "generate": "--rows 600 300 600",
-    "train": "--width 8 --heads 2 --layers 1 --epochs 1 --threads 1",
+    "train": "--width 8 --heads 2 --layers 1 --max-steps 20 --threads 1",
     "score": "--threads 1",
 }
 

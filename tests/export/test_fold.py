@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from at_infer.config import ModelConfig, Prior
+from at_infer.config import ModelConfig, Padding, Prior
 from export.fold import fold
 from training.model import AnomalyTransformer
 
@@ -36,12 +36,13 @@ def outputs(made: AnomalyTransformer, x: Tensor) -> list[Tensor]:
     return [x_hat, *(part for association in associations for part in association)]
 
 
+@pytest.mark.parametrize("padding", get_args(Padding))
 @pytest.mark.parametrize("prior", get_args(Prior))
 @pytest.mark.parametrize("layers", [1, 3])
-def test_a_folded_network_says_what_it_said(prior, layers):
+def test_a_folded_network_says_what_it_said(padding, prior, layers):
     x = torch.randn(5, 20, 3)
-    before = outputs(network(prior=prior, layers=layers), x)
-    after = outputs(folded(prior=prior, layers=layers), x)
+    before = outputs(network(padding=padding, prior=prior, layers=layers), x)
+    after = outputs(folded(padding=padding, prior=prior, layers=layers), x)
     for old, new in zip(before, after, strict=True):
         torch.testing.assert_close(new, old, rtol=1e-3, atol=2e-5)
 

@@ -1,5 +1,7 @@
 """The gate: passes what agrees, refuses what does not, and says where."""
 
+from typing import get_args
+
 import numpy as np
 import onnx
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from at_infer.config import SCORE_MODES, ScoreConfig
+from at_infer.config import SCORE_MODES, Padding, ScoreConfig
 from at_infer.errors import ExportError
 from export import parity
 from export.graphs import OUTPUTS, AssociationsGraph, ScoreGraph, lower_precision
@@ -47,6 +49,20 @@ def test_a_faithful_graph_passes_on_every_kind_of_window(traced):
     )
     assert figures["real"]["agreement"]["spearman"] == pytest.approx(1)
     assert figures["real"]["agreement"]["verdicts_changed"] == 0
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("padding", get_args(Padding))
+def test_networks_of_either_padding_pass_and_are_not_mistaken_for_each_other(padding, precision):
+    source = checkpoint(padding=padding, layers=1)
+    network = source.network()
+    if precision == "fp16":
+        lower_precision(network, torch.float16)
+    model = trace(graph(source, network), OUTPUTS)
+    check(model, source, precision=precision)
+    wrong = checkpoint(padding="circular" if padding == "replicate" else "replicate", layers=1)
+    with pytest.raises(ExportError):
+        check(model, wrong, precision=precision)
 
 
 @pytest.mark.parametrize("mode", SCORE_MODES)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -11,7 +12,7 @@ import torch
 from onnx import TensorProto, helper
 from torch import nn
 
-from at_infer.config import DiscrepancyConfig, ModelConfig, Normal, Scaler, ScoreConfig
+from at_infer.config import PRESETS, DiscrepancyConfig, ModelConfig, Normal, Scaler, ScoreConfig
 from at_infer.engines.ort import OnnxEngine
 from at_infer.engines.tensorrt.gpu import Gpu
 from at_infer.engines.tensorrt.modules import load_flavour
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="TensorRT-RTX h
 
 CONFIGS = {
     "tiny": ModelConfig(features=3, window=8, width=16, heads=2, layers=1, feed_forward=16),
-    "paper": ModelConfig(features=25, window=100),
+    "paper": replace(PRESETS["paper"].model, features=25),
 }
 BATCH = BatchProfile(1, 32, 256)
 SCORES = {

@@ -149,6 +149,7 @@ def test_a_published_checkpoint_tells_all_but_its_window(tmp_path, inspected, zi
         "layers": 2,
         "feed_forward": 32,
         "prior": "gaussian",
+        "padding": "circular",
     }
     assert "--published" in document["notes"][0]
 

@@ -237,13 +237,13 @@ def test_images_of_odd_scores(run_cli: Cli, tmp_path: Path, score: list[float | 
 
 def test_a_checkpoint_shows_how_training_went(run_cli: Cli, tmp_path: Path, waves: pl.DataFrame) -> None:
     waves.write_parquet(tmp_path / "train.parquet")
-    tiny = ["--width", "8", "--heads", "2", "--layers", "2", "--window", "10", "--threads", "1", "--epochs", "3"]
+    tiny = ["--width", "8", "--heads", "2", "--layers", "2", "--window", "10", "--threads", "1", "--max-steps", "60"]
     trained = run_cli("train", tmp_path / "train.parquet", "-o", tmp_path / "ckpt.pt", *tiny)
     assert trained.code == 0, trained
     answer = run_cli("report", tmp_path / "ckpt.pt", "-o", tmp_path / "t.html", "--png", tmp_path / "png")
     assert answer.code == 0, answer
     page, kept = Page(tmp_path / "t.html"), torch.load(tmp_path / "ckpt.pt", weights_only=True)["train"]
-    assert page.description["epochs"] == kept["epochs"]
+    assert page.description["evaluations"] == kept["evaluations"]
     np.testing.assert_array_equal(page.array("steps.reconstruction"), kept["steps"]["reconstruction"].numpy())
     scales = np.array(page.description["scales"])
     assert scales.shape == (2, 2, 5)

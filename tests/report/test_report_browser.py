@@ -304,16 +304,17 @@ def test_odd_scores_open_without_errors(browser: Browser, tmp_path: Path, score:
 
 def test_training_is_shown(browser: Browser, tmp_path: Path) -> None:
     kept = checkpoint()
-    epochs = [
-        {"epoch": k, "step": 5 * k, "reconstruction": 1 / k, "discrepancy": 3.0 * k}
+    evaluations = [
+        {"step": 5 * k, "reconstruction": 1 / k, "discrepancy": 3.0 * k}
         | {"validation_reconstruction": 1.1 / k, "validation_discrepancy": 3.1 * k}
         for k in (1, 2, 3)
     ]
     steps = {"reconstruction": torch.linspace(1, 0.3, 15), "discrepancy": torch.linspace(3, 9, 15)}
-    kept.train.update(epochs=epochs, best_epoch=3, steps=steps, scales=[[[0.1, 0.2, 0.3, 0.4, 0.5]] * 2] * 2)
+    scales = [[[0.1, 0.2, 0.3, 0.4, 0.5]] * 2] * 2
+    kept.train.update(evaluations=evaluations, best_step=15, ended="budget", steps=steps, scales=scales)
     kept.save(tmp_path / "ckpt.pt")
     write_report(tmp_path / "ckpt.pt", "-o", tmp_path / "t.html")
     browser.open(tmp_path / "t.html")
-    assert browser.text("#headline") == "Validation loss 0.3667 in epoch 3 of 3"
+    assert browser.text("#headline") == "Validation loss 0.3667 after step 15 of 15"
     assert len(browser.all(".uplot canvas")) == 2
     assert "layer 2: medians 0.3, 0.3" in str(browser.find("#scales").get_attribute("aria-label"))

@@ -50,7 +50,11 @@ def checkpoint() -> Checkpoint:
             ),
         ],
         normal=Normal(error=[0.5, 0.0], centred_error=[0.1, 0.0], discrepancy={"paper": [20.0, 1.0]}),
-        train={"epochs": [{"epoch": 1, "loss": 0.25}], "steps": {"reconstruction": torch.arange(3.0)}, "stride": None},
+        train={
+            "evaluations": [{"step": 1, "loss": 0.25}],
+            "steps": {"reconstruction": torch.arange(3.0)},
+            "stride": None,
+        },
     )
 
 

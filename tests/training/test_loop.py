@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 import torch
 
-from at_infer.config import SCORE_MODES, DiscrepancyConfig, ModelConfig, ScoreConfig, TrainConfig
+from at_infer.config import PRESETS, SCORE_MODES, DiscrepancyConfig, ModelConfig, ScoreConfig, TrainConfig
 from at_infer.errors import CheckpointError, ConfigError, DataError
 from at_infer.thresholds.ratio import QUANTILE_LEVELS
 from tests import oracle
@@ -23,7 +23,8 @@ from training.data import TrainingData
 from training.loop import Progress, fit
 
 MODEL = ModelConfig(features=2, window=10, width=8, heads=2, layers=2, feed_forward=8)
-TRAIN = TrainConfig(epochs=3, batch_size=4, learning_rate=1e-2)  # 24 windows: 6 steps an epoch
+TRAIN = replace(PRESETS["paper"].train, epochs=3, batch_size=4, learning_rate=1e-2)  # 24 windows: 6 steps an epoch
+IN_STEPS = TrainConfig(max_steps=20, evaluate_every=6, batch_size=4, learning_rate=1e-2)  # cools down from step 16 on
 SCORE = ScoreConfig()
 
 
@@ -44,7 +45,7 @@ def same_weights(one: Checkpoint, other: Checkpoint) -> bool:
 def same_run(one: Checkpoint, other: Checkpoint) -> bool:
     """Weights, history and validation scores, bit for bit."""
     steps = [torch.equal(one.train["steps"][name], other.train["steps"][name]) for name in one.train["steps"]]
-    rest = [one.train["epochs"] == other.train["epochs"], one.quantiles == other.quantiles]
+    rest = [one.train["evaluations"] == other.train["evaluations"], one.quantiles == other.quantiles]
     return same_weights(one, other) and all(steps) and all(rest) and one.threshold == other.threshold
 
 
@@ -84,7 +85,7 @@ def test_training_does_not_depend_on_what_was_drawn_before(data: TrainingData) -
 
 def test_training_learns_to_reconstruct(data: TrainingData) -> None:
     train = replace(TRAIN, epochs=20, patience=20)
-    losses = [epoch["validation_reconstruction"] for epoch in trained(data, train).train["epochs"]]
+    losses = [epoch["validation_reconstruction"] for epoch in trained(data, train).train["evaluations"]]
     assert min(losses) < 0.5 * losses[0]
 
 
@@ -95,8 +96,8 @@ def test_history_has_every_step_and_the_means_of_every_epoch(data: TrainingData)
     history = trained(data).train
     steps = history["steps"]
     assert {name: len(losses) for name, losses in steps.items()} == {"reconstruction": 18, "discrepancy": 18}
-    assert [(epoch["epoch"], epoch["step"]) for epoch in history["epochs"]] == [(1, 6), (2, 12), (3, 18)]
-    for i, epoch in enumerate(history["epochs"]):
+    assert [epoch["step"] for epoch in history["evaluations"]] == [6, 12, 18]
+    for i, epoch in enumerate(history["evaluations"]):
         for name in ("reconstruction", "discrepancy"):
             assert epoch[name] == pytest.approx(steps[name][6 * i : 6 * i + 6].mean().item())
     assert (history["config"], history["seed"]) == (TRAIN.to_dict(), 0)
@@ -113,8 +114,8 @@ def test_the_observer_hears_of_every_epoch(data: TrainingData) -> None:
         (2, 3, 12, 18),
         (3, 3, 18, 18),
     ]
-    best = [at.epoch for at in epochs if at.best][-1]
-    assert checkpoint.train["best_epoch"] == best
+    best = [at.step for at in epochs if at.best][-1]
+    assert checkpoint.train["best_step"] == best
     assert all(at.windows_per_s > 0 for at in epochs)
 
 
@@ -131,10 +132,38 @@ def test_steps_are_shown_while_an_epoch_lasts(data: TrainingData, monkeypatch: p
 # When it ends
 
 
+def test_training_in_steps_revisits_few_windows_evaluates_at_intervals_and_cools_down(data: TrainingData) -> None:
+    history = trained(data, IN_STEPS).train
+    assert len(history["steps"]["reconstruction"]) == 20  # more than three epochs
+    assert [at["step"] for at in history["evaluations"]] == [6, 12, 16, 18, 20]
+    assert history["ended"] == "budget"
+
+
+def test_a_loss_that_falls_no_more_begins_the_cool_down(data: TrainingData, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = iter([3.0, 2.0, 1.99, 1.98, 1.5, 1.6])
+    monkeypatch.setattr(loop._Run, "_validate", lambda _: {"reconstruction": next(losses), "discrepancy": 0.0})
+    train = TrainConfig(max_steps=100, cool_down=0.05, evaluate_every=3, patience=2, batch_size=4)
+    heard: list[Progress] = []
+    history = trained(data, train, observe=heard.append).train
+    assert [at["step"] for at in history["evaluations"]] == [3, 6, 9, 12, 15, 17]
+    assert [at.steps for at in heard if at.validation] == [100, 100, 100, 17, 17, 17]
+    assert (history["ended"], history["best_step"]) == ("plateau", 15)
+
+
+def test_evaluations_that_are_steps_apart_see_some_windows_of_a_long_validation_part(
+    data: TrainingData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "MOST_EVALUATED", 3)
+    one = loop._Run(data, MODEL, IN_STEPS, "cpu", None, None)
+    all_of_them = loop._Run(data, MODEL, TRAIN, "cpu", None, None)
+    assert one.evaluated_starts.tolist() == data.validation.starts[[0, 2, 5]].tolist()
+    assert all_of_them.evaluated_starts.tolist() == data.validation.starts.tolist()
+
+
 def test_max_steps_ends_in_the_middle_of_an_epoch(data: TrainingData) -> None:
     short = trained(data, replace(TRAIN, max_steps=8))
     assert len(short.train["steps"]["reconstruction"]) == 8
-    assert [epoch["step"] for epoch in short.train["epochs"]] == [6, 8]
+    assert [epoch["step"] for epoch in short.train["evaluations"]] == [6, 8]
     assert len(trained(data, replace(TRAIN, max_steps=1000)).train["steps"]["reconstruction"]) == 18
 
 
@@ -147,9 +176,9 @@ def test_early_stopping_keeps_the_weights_of_the_best_epoch(
         loop._Run, "_validate", lambda _: {"reconstruction": next(losses), "discrepancy": 0.0}, raising=True
     )
     stopped = trained(data, replace(TRAIN, epochs=10, patience=3))
-    assert [epoch["validation_reconstruction"] for epoch in stopped.train["epochs"]] == [3.0, 2.0, 2.0, 4.0, 2.5]
-    assert stopped.train["best_epoch"] == 2
-    assert after_two.train["best_epoch"] == 2
+    assert [epoch["validation_reconstruction"] for epoch in stopped.train["evaluations"]] == [3.0, 2.0, 2.0, 4.0, 2.5]
+    assert (stopped.train["best_step"], stopped.train["ended"]) == (12, "plateau")
+    assert (after_two.train["best_step"], after_two.train["ended"]) == (12, "budget")
     assert same_weights(stopped, after_two)
 
 
@@ -249,21 +278,29 @@ def test_validation_scores_of_every_mode_equal_a_recomputation(
 # Resume
 
 
-@pytest.mark.parametrize("call", [1, 3, 6, 7, 8, 9, 20])
+@pytest.mark.parametrize(
+    ("train", "call"),
+    [*((TRAIN, call) for call in (1, 3, 6, 7, 8, 9, 20)), *((IN_STEPS, call) for call in (4, 8, 22, 24, 26))],
+)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_interrupted_anywhere_ends_like_an_uninterrupted_one(
-    call: int, number: signal.Signals, data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train: TrainConfig,
+    call: int,
+    number: signal.Signals,
+    data: TrainingData,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Batches 1 to 6 are the first epoch's, 7 and 8 its validation."""
-    whole = trained(data)
+    """Batches 1 to 6 are the first epoch's, 7 and 8 its validation; in steps, the cool-down begins with batch 23."""
+    whole = trained(data, train)
     path = tmp_path / "x.resume.pt"
     with monkeypatch.context() as patch:
         at_call(call, lambda: os.kill(os.getpid(), number), patch)
         with pytest.raises(KeyboardInterrupt):
-            trained(data, resume_path=path)
+            trained(data, train, resume_path=path)
     assert [entry.name for entry in tmp_path.iterdir() if entry.suffix != ".parquet"] == ["x.resume.pt"]
     told: list[bool] = []
-    assert same_run(whole, trained(data, resume_path=path, resume=True, begin=told.append))
+    assert same_run(whole, trained(data, train, resume_path=path, resume=True, begin=told.append))
     assert told == [True]
 
 
@@ -412,8 +449,8 @@ def test_a_network_that_does_not_fit_into_memory_is_refused(data: TrainingData) 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_training_on_cuda_learns_as_on_the_cpu(precision: Any, data: TrainingData) -> None:
     train = replace(TRAIN, epochs=10, precision=precision)
-    epochs = trained(data, train, device="cuda").train["epochs"]
-    on_cpu = trained(data, replace(train, precision="fp32")).train["epochs"]
+    epochs = trained(data, train, device="cuda").train["evaluations"]
+    on_cpu = trained(data, replace(train, precision="fp32")).train["evaluations"]
     assert epochs[-1]["validation_reconstruction"] == pytest.approx(on_cpu[-1]["validation_reconstruction"], rel=0.2)
 
 

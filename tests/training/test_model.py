@@ -2,12 +2,13 @@
 
 import math
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
-from at_infer.config import ModelConfig, Prior
+from at_infer.config import ModelConfig, Padding, Prior
 from tests import oracle
 from training.model import AnomalyTransformer, sinusoids
 from training.published import load_published
@@ -69,11 +70,12 @@ def test_series_association_follows_algorithm_1():
         np.testing.assert_allclose(out[b], expected + attention.out.bias.detach().numpy(), atol=1e-5)
 
 
-def test_embedding_is_a_circular_convolution_of_three_steps():
-    model = network(width=8)
+@pytest.mark.parametrize("padding", get_args(Padding))
+def test_embedding_is_a_convolution_of_three_steps_with_the_edges_padded_as_configured(padding: Padding):
+    model = network(width=8, padding=padding)
     x = torch.randn(2, 12, 3)
     kernel = model.embedding.token.weight.view(8, 3, 3).permute(0, 2, 1)
-    padded = torch.nn.functional.pad(x.transpose(1, 2), (1, 1), mode="circular")
+    padded = torch.nn.functional.pad(x.transpose(1, 2), (1, 1), mode=padding)
     expected = torch.nn.functional.conv1d(padded, kernel).transpose(1, 2) + sinusoids(12, 8)
     torch.testing.assert_close(model.embedding(x), expected)
 

@@ -25,7 +25,9 @@ def edited(tmp_path: Path, **changes: torch.Tensor | None) -> Path:
 
 def test_the_tensors_tell_everything_but_the_window():
     network = load_published(CHECKPOINT, window=50)
-    assert network.config == ModelConfig(features=5, window=50, width=32, heads=4, layers=2, feed_forward=32)
+    assert network.config == ModelConfig(
+        features=5, window=50, width=32, heads=4, layers=2, feed_forward=32, padding="circular"
+    )
 
 
 def test_another_window_can_be_asked_for():

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from at_infer import ScoreOptions, Scorer, StreamScorer
-from at_infer.config import SCORE_MODES, DiscrepancyConfig, ModelConfig, ScoreConfig, TrainConfig, ValidationRecord
+from at_infer.config import PRESETS, SCORE_MODES, DiscrepancyConfig, ModelConfig, ScoreConfig, ValidationRecord
 from at_infer.errors import ConfigError, EngineError
 from at_infer.models.metadata import Metadata
 from at_infer.thresholds.quantiles import quantiles
@@ -169,7 +169,7 @@ def test_a_trained_model_flags_the_share_of_normal_rows_that_its_threshold_was_m
     frame = pl.DataFrame({"a": np.sin(t / 4) + noise[0], "b": 5 + 2 * np.cos(t / 6) + noise[1]})
     model = ModelConfig(features=2, window=20, width=16, heads=2, layers=1, feed_forward=16)
     data = make_data(frame.head(8_000), window=20)
-    trained = fit(data, model, TrainConfig(epochs=6, learning_rate=3e-3), ScoreConfig(), ratio=0.05)
+    trained = fit(data, model, replace(PRESETS["paper"].train, epochs=6, learning_rate=3e-3), ScoreConfig(), ratio=0.05)
     export_model(trained, "0" * 64, tmp_path, ExportConfig(engine="none"))
     engine, normal = tmp_path / "model.onnx", frame.tail(4_000)
     causal = score(normal, engine=engine, align="last")

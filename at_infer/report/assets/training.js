@@ -1,8 +1,8 @@
 // How training went.
 function startTraining(array) {
-  const { epochs, bestEpoch, tiles, quantiles, modes, mode, scales } = description;
+  const { evaluations, bestStep, tiles, quantiles, modes, mode, scales } = description;
   $('tiles').replaceChildren(...tiles.map(([value, text]) => element('div', { class: 'tile' }, element('b', {}, value), element('span', {}, text))));
-  for (const name of ['reconstruction', 'discrepancy']) lossChart(name, array, epochs, bestEpoch);
+  for (const name of ['reconstruction', 'discrepancy']) lossChart(name, array, evaluations, bestStep);
   const table = $('quantiles');
   table.tHead.replaceChildren(element('tr', {}, element('th', { scope: 'col' }, 'mode'), ...quantiles.map((text) => element('th', { scope: 'col', class: 'number' }, text))));
   table.tBodies[0].replaceChildren(...modes.map(([name, values]) => element('tr', {}, element('td', {}, name === mode ? `${name} (recorded)` : name), ...values.map((v) => element('td', { class: 'number' }, short(v))))));
@@ -13,12 +13,11 @@ function startTraining(array) {
   }
 }
 
-function lossChart(name, array, epochs, bestEpoch) {
+function lossChart(name, array, evaluations, bestStep) {
   const steps = array(`steps.${name}`) ?? new Float32Array(0);
-  const marks = new Map(epochs.map((epoch) => [epoch.step, epoch]));
+  const marks = new Map(evaluations.map((one) => [one.step, one]));
   const x = Array.from(steps, (_, i) => i + 1);
   const at = (key) => x.map((step) => marks.get(step)?.[key] ?? null);
-  const best = epochs[bestEpoch - 1];
   onTheme(() => {
     chart($(name), {
       height: 260,
@@ -30,9 +29,9 @@ function lossChart(name, array, epochs, bestEpoch) {
         { stroke: colour('score'), width: 2.25, spanGaps: true, points: { show: true, size: 6, fill: colour('score') } },
         { stroke: colour('recon'), width: 2.25, dash: [7, 4], spanGaps: true, points: { show: true, size: 6, fill: colour('recon') } },
       ],
-      hooks: { drawClear: [(u) => best && band(u, best.step, best.step, colour('hit'), 0, 1, 2)] },
+      hooks: { drawClear: [(u) => band(u, bestStep, bestStep, colour('hit'), 0, 1, 2)] },
     }, [x, Array.from(steps, finiteOrNull), at(name), at(`validation_${name}`)]);
-    legend($(`${name}-legend`), [['score', 'mean of the epoch, over its steps'], ['recon', 'validation', 'dash'], ['hit', `best epoch, ${bestEpoch}`]]);
+    legend($(`${name}-legend`), [['score', 'mean since the last evaluation'], ['recon', 'validation', 'dash'], ['hit', `best weights, step ${bestStep}`]]);
   });
 }
 

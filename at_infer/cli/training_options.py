@@ -1,0 +1,89 @@
+"""Network and training as said on the command line; the rest is that of a preset or of a checkpoint."""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from at_infer.config import (
+    PRESETS,
+    DiscrepancyConfig,
+    Distance,
+    HeadRule,
+    ModelConfig,
+    Padding,
+    Precision,
+    Prior,
+    Strategy,
+    TrainConfig,
+)
+from at_infer.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkOptions:
+    """The network; None: not said."""
+
+    preset: str | None
+    window: int | None
+    width: int | None
+    heads: int | None
+    layers: int | None
+    feed_forward: int | None
+    prior: Prior | None
+    padding: Padding | None
+
+    def config(self, base: ModelConfig) -> ModelConfig:
+        """The network of the preset with what was said; the feed-forward part follows the width."""
+        said = _said(self)
+        said.pop("preset", None)
+        if self.width is not None:
+            said = {"feed_forward": self.width} | said
+        return replace(base, **said)
+
+    def refuse(self, source: str) -> None:
+        """The network of a checkpoint is what it is."""
+        for name in _said(self):
+            option = name.replace("_", "-")
+            raise ConfigError(f"--{option}: the network is that of {source}; leave --{option} or --from out")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingOptions:
+    """The training; None: not said."""
+
+    strategy: Strategy | None
+    lambda_: float | None
+    max_steps: int | None
+    epochs: int | None
+    patience: int | None
+    learning_rate: float | None
+    batch_size: int | None
+    stride: int | None
+    head_rule: HeadRule | None
+    distance: Distance | None
+    layer: int | None
+    seed: int | None
+    precision: Precision | None
+    compile: bool
+
+    def config(self, base: TrainConfig) -> TrainConfig:
+        """The training of the preset, or of the checkpoint, with what was said."""
+        said = _said(self)
+        compared = {name: said.pop(name) for name in ("head_rule", "distance", "layer") if name in said}
+        discrepancy: DiscrepancyConfig = replace(base.discrepancy, **compared)
+        if self.epochs is not None:  # a budget in epochs takes the place of one in steps, unless both are given
+            said["max_steps"] = self.max_steps
+        return replace(base, discrepancy=discrepancy, **said)
+
+
+def preset_name(text: str) -> str:
+    """The name of a preset, or an error that says what to do."""
+    if text == "small":
+        raise ConfigError("--preset: small is gone; leave --preset out: the default is as small and trained longer")
+    if text not in PRESETS:
+        raise ConfigError(f"--preset: {text!r} is not one of {', '.join(PRESETS)}")
+    return text
+
+
+def _said(options: NetworkOptions | TrainingOptions) -> dict[str, Any]:
+    values = {entry.name: getattr(options, entry.name) for entry in fields(options)}
+    return {name: value for name, value in values.items() if value is not None}

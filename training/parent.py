@@ -1,0 +1,51 @@
+"""Weights to start from: those of an earlier checkpoint, for the same columns and other rows."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from at_infer.config import ModelConfig, TrainConfig
+from at_infer.errors import ConfigError
+from at_infer.models.kinds import file_sha256
+from training.checkpoint import Checkpoint
+
+BUDGET_SHARE = 5  # known weights need a fifth of the steps
+RATE_SHARE = 3  # and a third of the learning rate: the first steps must not undo what is known
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The checkpoint that a training starts from."""
+
+    source: str
+    sha256: str
+    checkpoint: Checkpoint
+
+    @classmethod
+    def load(cls, path: Path) -> "Parent":
+        """Read it; weights, columns and settings are then those of the file at this moment."""
+        checkpoint = Checkpoint.load(path)
+        return cls(str(path), file_sha256(path), checkpoint)
+
+    def train_config(self) -> TrainConfig:
+        """How to go on: the loss and batch it was trained with, fewer steps, and a lower learning rate."""
+        default, known = TrainConfig(), self.checkpoint.train.get("config", {})
+        assert default.max_steps is not None
+        return replace(
+            default,
+            discrepancy=self.checkpoint.discrepancy,
+            max_steps=default.max_steps // BUDGET_SHARE,
+            learning_rate=min(default.learning_rate / RATE_SHARE, known.get("learning_rate", 1.0)),
+            strategy=known.get("strategy", default.strategy),
+            lambda_=known.get("lambda_", default.lambda_),
+            batch_size=known.get("batch_size", default.batch_size),
+        )
+
+    def check(self, model: ModelConfig, columns: list[str]) -> None:
+        """Raise if its weights are not those of such a network and such columns."""
+        if columns != self.checkpoint.columns:
+            raise ConfigError(
+                f"{self.source}: was trained on the columns {', '.join(self.checkpoint.columns)}, not on "
+                f"{', '.join(columns)}; weights fit the columns that they were learnt from"
+            )
+        if model != self.checkpoint.model:
+            raise ConfigError(f"{self.source}: has another network; start from it with its own model settings")
