@@ -9,8 +9,11 @@ from at_infer.errors import ConfigError
 Prior = Literal["gaussian", "gaussian-fixed", "power-law"]
 HeadRule = Literal["paper", "published"]
 Distance = Literal["kl", "js", "wasserstein", "cross-entropy", "l2"]
-ScoreMode = Literal["paper", "published", "reconstruction", "centred", "calibrated", "discrepancy", "addition"]
+ScoreMode = Literal[
+    "fusion", "paper", "published", "reconstruction", "centred", "calibrated", "discrepancy", "addition"
+]
 Align = Literal["window", "last"]
+Level = Literal["recent", "fixed", "ignore"]
 Fill = Literal["error", "forward", "mean"]
 Strategy = Literal["minimax", "maximize", "reconstruction"]
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -107,6 +110,20 @@ class DiscrepancyConfig(Config):
             raise ConfigError(f"layer: {self.layer} does not exist; the network has layers 0 to {layers - 1}")
 
 
+LIVE_DELAYS = (0, 1, 5, 10, 25)
+"""Rows that live rows may be scored late, with a threshold of their own each."""
+
+
+def split_delay(model: ModelConfig, mode: ScoreMode, delay: int) -> tuple[int, int]:
+    """Of the rows that a live row is scored late: those that its window goes on, and those that smoothing looks ahead.
+
+    Mode `fusion` gains from smoothing. The row at the edge of a circular window is next to its first row, so one more
+    row is worth more there. The other modes smooth over the past.
+    """
+    beyond = min(delay, int(model.padding == "circular")) if mode == "fusion" else delay
+    return beyond, delay - beyond
+
+
 class ErrorKind(NamedTuple):
     """What of a reconstruction counts as its error."""
 
@@ -120,7 +137,7 @@ class ErrorKind(NamedTuple):
 class ScoreConfig(Config):
     """How error and association discrepancy of a window become its anomaly scores."""
 
-    mode: ScoreMode = "reconstruction"
+    mode: ScoreMode = "fusion"
     """One of the modes of docs/method.md."""
     temperature: float = 50.0
     """Factor inside the softmax of mode `published`; the other modes do not use it."""
@@ -128,29 +145,34 @@ class ScoreConfig(Config):
     """Moving mean of the score over so many rows of a series; 1: none. Not part of the graph."""
     normalise_errors: bool = False
     """Divide each feature's squared error by its mean on the validation part, in the modes that are not the paper's."""
+    level: Level = "recent"
+    """Of mode `fusion`: compare the level of a feature with its recent past, with the training data, or not at all."""
 
     def __post_init__(self) -> None:
         self._choice("mode", ScoreMode)
+        self._choice("level", Level)
         self._at_least("smooth", 1)
+        if self.mode == "fusion" and (self.smooth > 1 or self.normalise_errors):
+            raise ConfigError("score mode: fusion smooths and normalises by itself; leave both out, or name a mode")
         if not 0 < self.temperature < float("inf"):
             raise ConfigError(f"temperature: {self.temperature} is not a positive number")
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The reverse of `to_dict`; earlier versions of at-infer did not normalise."""
-        return super(ScoreConfig, cls).from_dict({"normalise_errors": False} | values)
+        """The reverse of `to_dict`; earlier versions of at-infer knew neither normalisation nor level."""
+        return super(ScoreConfig, cls).from_dict({"normalise_errors": False, "level": "recent"} | values)
+
+    @property
+    def uses_discrepancy(self) -> bool:
+        """Does the score look at the associations at all?"""
+        return self.mode not in ("fusion", "reconstruction", "centred")
 
     @property
     def error_kind(self) -> ErrorKind:
         """Which error the mode is made of; modes `paper` and `published` are what they are, whatever the options."""
-        if self.mode in ("paper", "published", "discrepancy"):
+        if self.mode in ("fusion", "paper", "published", "discrepancy"):
             return ErrorKind(centred=False, normalised=False)
         return ErrorKind(centred=self.mode == "centred", normalised=self.normalise_errors)
-
-
-def default_score(window: int) -> ScoreConfig:
-    """What was best on average over the data of docs/method.md, where anomalies are longer than half a window."""
-    return ScoreConfig(mode="centred", smooth=max(1, window // 2), normalise_errors=True)
 
 
 def head_rule(mode: ScoreMode, discrepancy: DiscrepancyConfig) -> HeadRule:
@@ -168,8 +190,40 @@ class Scaler(Config):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ViewScale(Config):
+    """Validation statistics of the views of mode `fusion`, each a list with an entry per feature."""
+
+    centre: dict[str, list[float]]
+    """Mean of the activities; the other views are zero where all is normal."""
+    spread: dict[str, list[float]]
+    """Standard deviation of the activities, root of the mean square of the other views."""
+    unit: float = 1.0
+    """Median of the score on the validation part, in which it is measured: 1 is normal, for every model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewStatistics(Config):
+    """What mode `fusion` knows of the data beside the network."""
+
+    next: list[list[float]]
+    """Linear prediction of a row from the 20 before it, per feature: a coefficient per lag, and the intercept."""
+    ahead: list[list[float]]
+    """The same from the rows 5 to 24 before it."""
+    whole: ViewScale
+    """Of rows scored in whole windows."""
+    live: ViewScale
+    """Of rows scored as the last of their window."""
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The reverse of `to_dict`."""
+        nested = {name: ViewScale.from_dict(values[name]) for name in ("whole", "live") if name in values}
+        return super(ViewStatistics, cls).from_dict(values | nested)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Normal(Config):
-    """What is usual, measured on the validation part: scores are compared with it."""
+    """Validation statistics that scores are compared with."""
 
     error: list[float]
     """Mean squared error of each feature."""
@@ -177,6 +231,15 @@ class Normal(Config):
     """The same, centred."""
     discrepancy: dict[str, list[float]]
     """Mean and standard deviation of AssDis, per head rule."""
+    views: ViewStatistics | None = None
+    """For mode `fusion`; None if nobody measured them."""
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The reverse of `to_dict`; earlier versions of at-infer had no views."""
+        views = values.get("views")
+        nested = None if views is None else ViewStatistics.from_dict(views)
+        return super(Normal, cls).from_dict({**values, "views": nested})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,7 +334,7 @@ class TrainConfig(Config):
     """Share of the budget during which it falls; 0: it never does, and training ends without."""
     batch_size: int = 32
     """Windows per step."""
-    max_steps: int | None = 1500
+    max_steps: int | None = 500
     """The budget in steps, cool-down included."""
     epochs: int | None = None
     """The budget in passes over the training windows; the smaller of the two holds."""

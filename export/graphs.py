@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -16,8 +16,10 @@ from training.discrepancy import association_discrepancy
 from training.model import AnomalyTransformer, Layer
 from training.views import averages, feature_errors
 
-Output = Literal["score", "error", "discrepancy", "reconstruction"]
-OUTPUTS: tuple[Output, ...] = get_args(Output)
+Output = Literal["score", "error", "discrepancy", "reconstruction", "shape"]
+OUTPUTS: tuple[Output, ...] = ("score", "error", "discrepancy", "reconstruction")
+FUSION_OUTPUTS: tuple[Output, ...] = ("reconstruction", "shape")
+"""Mode `fusion` needs no discrepancy, so its graph computes neither that nor the prior."""
 
 SATURATION = 1000.0  # an input beyond this, in standard deviations, would overflow half precision in a product
 FP32_OPS = (
@@ -39,12 +41,13 @@ class ScoreGraph(nn.Module):
         discrepancy: DiscrepancyConfig,
         score: ScoreConfig,
         normal: Normal | None,
-        outputs: Sequence[Output] = OUTPUTS,
+        outputs: Sequence[Output] | None = None,
     ) -> None:
         super().__init__()
         self.scale = Scale(scaler)
         self.network = network
-        self.discrepancy, self.score, self.outputs = discrepancy, score, outputs
+        self.discrepancy, self.score, self.normal = discrepancy, score, normal
+        self.outputs = outputs or default_outputs(score)
         self.layers_summed = network.config.layers if discrepancy.layer is None else 1
         self.usual_discrepancy = [0.0, 1.0]
         if normal is not None:
@@ -59,13 +62,20 @@ class ScoreGraph(nn.Module):
         self.mean = pooled_mean if lowered else LocalMean(network.config.window)
 
     def forward(self, window: Tensor) -> tuple[Tensor, ...]:
-        """`score`, `error`, `discrepancy` (B,N); `reconstruction` (B,N,F) in units of the scaler."""
+        """`score`, `error`, `discrepancy` (B,N); `reconstruction` and `shape` (B,N,F) in units of the scaler."""
         x = self.scale(window)
         x_hat, associations = self.network(x)
-        errors = feature_errors(x_hat - x, self.score.error_kind, self.error_weights, self.mean)
-        found: dict[Output, Tensor] = {"reconstruction": x_hat, "error": errors.mean(-1)}
-        found["discrepancy"] = association_discrepancy(associations, self.discrepancy)
-        found["score"] = self.criterion(found["error"], found["discrepancy"])
+        found: dict[Output, Tensor] = {"reconstruction": x_hat}
+        if "shape" in self.outputs:
+            residual = x - x_hat
+            found["shape"] = residual - self.mean(residual)
+        if {"score", "error"} & set(self.outputs):
+            errors = feature_errors(x_hat - x, self.score.error_kind, self.error_weights, self.mean)
+            found["error"] = errors.mean(-1)
+        if {"score", "discrepancy"} & set(self.outputs):
+            found["discrepancy"] = association_discrepancy(associations, self.discrepancy)
+        if "score" in self.outputs:
+            found["score"] = self.criterion(found["error"], found["discrepancy"])
         return tuple(found[name] for name in self.outputs)
 
     def criterion(self, error: Tensor, discrepancy: Tensor) -> Tensor:
@@ -84,6 +94,13 @@ class ScoreGraph(nn.Module):
                 return torch.softmax(-discrepancy, dim=-1)
             case "addition":
                 return torch.softmax(-discrepancy, dim=-1) + error
+            case "fusion":
+                raise ConfigError("outputs: mode fusion forms its score from rows, not in the graph; leave score out")
+
+
+def default_outputs(score: ScoreConfig) -> tuple[Output, ...]:
+    """What a score graph returns if nothing else is asked for."""
+    return FUSION_OUTPUTS if score.mode == "fusion" else OUTPUTS
 
 
 class AssociationsGraph(nn.Module):
@@ -114,6 +131,7 @@ class Scale(nn.Module):
 
     def __init__(self, scaler: Scaler) -> None:
         super().__init__()
+        self.scaler = scaler
         self.register_buffer("mean", torch.tensor(scaler.mean, dtype=torch.float32))
         self.register_buffer("deviation", torch.tensor(scaler.scale, dtype=torch.float32))
 

@@ -29,7 +29,6 @@ from export.fold import fold
 from export.graphs import (
     FP32_OPS,
     FP32_OPS_BESIDE_PRODUCTS,
-    OUTPUTS,
     AssociationsGraph,
     Output,
     ScoreGraph,
@@ -57,8 +56,8 @@ class ExportConfig(Config):
     precision: ExportPrecision = "fp32"
     score_mode: ScoreMode | None = None
     """None: the checkpoint's."""
-    outputs: tuple[Output, ...] = OUTPUTS
-    """Of the score graph."""
+    outputs: tuple[Output, ...] | None = None
+    """Of the score graph; None: what its score mode needs."""
     data: str | None = None
     """Parquet with real windows for the parity gate."""
     calibration: str | None = None
@@ -78,7 +77,7 @@ class ExportConfig(Config):
         self._choice("engine_graph", Graph)
         if self.score_mode is not None:
             self._choice("score_mode", ScoreMode)
-        if not self.outputs or not set(self.outputs) <= set(get_args(Output)):
+        if self.outputs is not None and not (self.outputs and set(self.outputs) <= set(get_args(Output))):
             raise ExportError(f"outputs: {', '.join(self.outputs)} are not all of {', '.join(get_args(Output))}")
         if (self.atol is None) != (self.rtol is None):
             raise ExportError("tolerance: --atol and --rtol go together; give both or neither")
@@ -232,7 +231,6 @@ def _make(
         quantile_levels=checkpoint.quantile_levels,
         validation=validation,
         normal=checkpoint.normal,
-        selection=checkpoint.train.get("selection"),
         precision=config.precision,
         fp32_ops=fp32_ops,
         batch=None,

@@ -54,6 +54,14 @@ class Windows:
     """Rows of the part, used or not."""
     series_rows: list[int]
     """Rows of each series that has windows."""
+    series_first: list[int]
+    """Where each of them begins."""
+
+    def series(self) -> list[Rows]:
+        """The rows of each series that has windows."""
+        return [
+            self.values[first : first + rows] for first, rows in zip(self.series_first, self.series_rows, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +161,10 @@ def _read(config: DataConfig, source: str, columns: list[str] | None) -> Table:
 
 
 def _windows(table: Table, starts: Starts, spans: list[Span], window: int) -> Windows:
-    long_enough = [end - first for first, end in spans if end - first >= window]
-    return Windows(table.values, starts, _rows(spans), long_enough)
+    long_enough = [(first, end - first) for first, end in spans if end - first >= window]
+    return Windows(
+        table.values, starts, _rows(spans), [rows for _, rows in long_enough], [first for first, _ in long_enough]
+    )
 
 
 def _series_spans(table: Table) -> list[Span]:

@@ -1,20 +1,16 @@
-"""The end of a training: from the best weights to a checkpoint, with a score, its threshold and what is usual."""
-
-from typing import Any
+"""The end of a training: from the best weights to a checkpoint, with validation statistics and a threshold."""
 
 import torch
 from torch import Tensor
 
 from at_infer import __version__
-from at_infer.config import Fill, Normal, ScoreConfig, TrainConfig
+from at_infer.config import Fill, ScoreConfig, TrainConfig
 from at_infer.thresholds.quantiles import QUANTILE_LEVELS
 from training.checkpoint import Checkpoint
 from training.data import TrainingData
-from training.model import AnomalyTransformer
 from training.resume import TrainingState
 from training.scales import learned_scales
-from training.selection import AutoScore, rate
-from training.validation import first_rows, measure_validation, most_causal_windows, usual
+from training.validation import measure_validation, most_live_rows
 
 
 def finish(
@@ -22,7 +18,7 @@ def finish(
     data: TrainingData,
     validation_values: Tensor,
     config: TrainConfig,
-    score: ScoreConfig | AutoScore,
+    score: ScoreConfig,
     *,
     ratio: float,
     fill: Fill,
@@ -30,7 +26,7 @@ def finish(
     data_sha256: str,
     parent_sha256: str | None,
 ) -> Checkpoint:
-    """Best weights, what is usual for them, the score if it is to be chosen, and its threshold.
+    """Best weights, validation statistics of them, and the threshold of the score.
 
     `validation_values` are the rows of the validation part on `device`.
     """
@@ -38,11 +34,6 @@ def finish(
     network.load_state_dict(state.best)
     network.eval()
     starts = torch.from_numpy(validation.starts).to(device)
-    normal = usual(network, validation_values, starts, config.discrepancy, config.batch_size)
-    selection = None
-    if isinstance(score, AutoScore):
-        selection = _rate(score, network, data, normal, config, device)
-        score = score.chosen(selection)
     measured = measure_validation(
         network,
         validation_values,
@@ -51,9 +42,9 @@ def finish(
         discrepancy=config.discrepancy,
         score=score,
         ratio=ratio,
-        normal=normal,
+        learnt=data.train.series(),
         batch_size=config.batch_size,
-        most_causal_windows=most_causal_windows(position.step * config.batch_size),
+        live_rows=most_live_rows(position.step * config.batch_size),
     )
     history = state.history[: position.step].cpu()
     return Checkpoint(
@@ -81,31 +72,8 @@ def finish(
             "windows": {"train": len(data.train.starts), "validation": len(validation.starts)},
             "scales": learned_scales(network, validation_values, starts, config.batch_size),
             "data_sha256": data_sha256,
-            "selection": selection,
             "device": str(device),
             "at_infer": __version__,
             "torch": str(torch.__version__),
         },
-    )
-
-
-def _rate(
-    score: AutoScore,
-    network: AnomalyTransformer,
-    data: TrainingData,
-    normal: Normal,
-    config: TrainConfig,
-    device: torch.device,
-) -> list[dict[str, Any]]:
-    part = data.validation
-    firsts = first_rows(part.starts, part.series_rows, network.config.window).tolist()
-    return rate(
-        score.candidates(),
-        network,
-        [part.values[first : first + rows] for first, rows in zip(firsts, part.series_rows, strict=True)],
-        discrepancy=config.discrepancy,
-        normal=normal,
-        seed=config.seed,
-        device=device,
-        batch_size=config.batch_size,
     )

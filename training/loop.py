@@ -23,7 +23,6 @@ from training.objective import Objective, objective
 from training.parent import Parent
 from training.resume import TrainingState
 from training.schedule import Schedule
-from training.selection import AutoScore
 
 SAVE_EVERY_S = 60.0  # a killed run loses at most this much work
 MOST_EVALUATED = 256  # windows, if evaluations are steps and not epochs apart: less than a tenth of the time
@@ -54,7 +53,7 @@ def fit(
     data: TrainingData,
     model_config: ModelConfig,
     train_config: TrainConfig,
-    score_config: ScoreConfig | AutoScore,
+    score_config: ScoreConfig,
     *,
     ratio: float = 0.01,
     fill: Fill = "error",
@@ -286,7 +285,7 @@ class _Run:
         assert self.resume_path is not None
         self.state.restore(self.resume_path, self._identity())
 
-    def finish(self, score: ScoreConfig | AutoScore, ratio: float, fill: Fill) -> Checkpoint:
+    def finish(self, score: ScoreConfig, ratio: float, fill: Fill) -> Checkpoint:
         """A checkpoint of the best weights."""
         return finish(
             self.state,

@@ -1,7 +1,7 @@
 """After training: what normal scores look like, on the validation part, in every score mode."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple, get_args
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from at_infer.config import (
+    LIVE_DELAYS,
     SCORE_MODES,
     Align,
     DiscrepancyConfig,
@@ -20,16 +21,26 @@ from at_infer.config import (
     ScoreMode,
     Threshold,
     ValidationRecord,
+    ViewStatistics,
     head_rule,
+    split_delay,
 )
 from at_infer.models.criterion import anomaly_score, error_weights
+from at_infer.models.fusion import Fusion, measure_views
+from at_infer.models.views import AHEAD, NEXT, SeriesViews
 from at_infer.scoring.windows import MovingMean
 from at_infer.thresholds.quantiles import quantiles
 from at_infer.thresholds.ratio import ratio_threshold
 from training.discrepancy import association_discrepancy
+from training.linear import fit_linear
 from training.model import AnomalyTransformer
-from training.views import feature_errors
+from training.views import feature_errors, local_mean
 
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+WINDOW_MODES: tuple[ScoreMode, ...] = tuple(mode for mode in SCORE_MODES if mode != "fusion")
+"""Modes that are functions of a window."""
 STD_FLOOR = 1e-6  # of AssDis: a network without layers to disagree has none
 
 
@@ -39,6 +50,8 @@ class Parts(NamedTuple):
     error: dict[ErrorKind, NDArray[np.float32]]
     discrepancy: dict[HeadRule, NDArray[np.float32]]
     """Per head rule."""
+    difference: Tensor
+    """Reconstruction minus window (B,N,F)."""
 
 
 def usual(
@@ -78,7 +91,9 @@ def window_parts(
     weights = {kind: torch.from_numpy(error_weights(normal, kind)).to(values.device) for kind in kinds}
     error: dict[ErrorKind, list[Tensor]] = {kind: [] for kind in kinds}
     kept: dict[HeadRule, list[Tensor]] = {rule: [] for rule in get_args(HeadRule)}
+    differences = []
     for difference, found in _run(network, values, starts, discrepancy, batch_size):
+        differences.append(difference.cpu())
         for kind, of_kind in error.items():
             of_kind.append(feature_errors(difference, kind, weights[kind]).mean(-1).cpu())
         for rule, of_batch in found.items():
@@ -86,6 +101,7 @@ def window_parts(
     return Parts(
         {kind: torch.cat(parts).numpy() for kind, parts in error.items()},
         {rule: torch.cat(parts).numpy() for rule, parts in kept.items()},
+        torch.cat(differences),
     )
 
 
@@ -129,121 +145,204 @@ def one_per_row(scores: NDArray[np.float32], starts: NDArray[np.int64]) -> NDArr
     return scores[np.arange(window)[None, :] >= overlap[:, None]]
 
 
-def smoothed(scores: NDArray[np.float32], series_rows: Sequence[int], width: int) -> NDArray[np.float32]:
-    """Centred moving mean of the rows of each series."""
-    if width == 1:
-        return scores
-    parts = []
-    for rows in np.split(scores, np.cumsum(series_rows)[:-1]):
-        mean = MovingMean(width, causal=False)
-        parts += [mean.add(rows[:, None])[:, 0], mean.end()[:, 0]]
-    return np.concatenate(parts)
+class Span(NamedTuple):
+    """Consecutive rows of one series."""
+
+    first: int
+    rows: int
 
 
-class CausalRows(NamedTuple):
-    """Rows to be scored as a live system scores them, and the windows that this takes."""
-
-    starts: NDArray[np.int64]
-    """First rows of the windows, in order."""
-    window: NDArray[np.int64]
-    """(rows, smooth): for each row the windows whose last scores it is the mean of."""
-    known: NDArray[np.bool_]
-    """(rows, smooth): False before the first full window of a series."""
-
-    def mean(self, last: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Scores of the windows' last rows -> smoothed scores of the rows."""
-        total = np.where(self.known, last[self.window], 0.0).sum(axis=1, dtype=np.float64)
-        means: NDArray[np.float64] = total / self.known.sum(axis=1)
-        return means.astype(np.float32)
-
-
-def first_rows(starts: NDArray[np.int64], series_rows: Sequence[int], window: int) -> NDArray[np.int64]:
-    """Where each series begins, of which `starts` are windows that do not overlap but for the last."""
+def spans(starts: Ints, series_rows: Sequence[int], window: int) -> list[Span]:
+    """The series, of which `starts` are windows that do not overlap but for the last of each."""
     counts = -(-np.asarray(series_rows) // window)
-    first: NDArray[np.int64] = starts[np.cumsum(counts) - counts]
-    return first
+    firsts = starts[np.cumsum(counts) - counts].tolist()
+    return [Span(first, rows) for first, rows in zip(firsts, series_rows, strict=True)]
 
 
-def causal_rows(
-    starts: NDArray[np.int64], series_rows: Sequence[int], window: int, *, smooth: int, most_windows: int
-) -> CausalRows:
-    """All rows that end a window, or, if that takes more than `most_windows`, some of them at random.
+def live_spans(series: Sequence[Span], window: int, most_rows: int) -> list[Span]:
+    """Rows that are scored as a live system scores them: all, or the last ones of each series, about `most_rows`.
 
-    At random, because a fixed step would see the same phase of a periodic series again and again.
+    Live scores depend on rows before them, so they are looked at in a row, after a full window.
     """
-    first_starts = first_rows(starts, series_rows, window)
-    spans = [np.arange(first, first + rows - window + 1) for first, rows in zip(first_starts, series_rows, strict=True)]
-    lowest = np.repeat(first_starts, [len(span) for span in spans])
-    rows = np.concatenate(spans)
-    if len(rows) > most_windows:
-        chosen = np.random.default_rng(0).choice(len(rows), max(1, most_windows // smooth), replace=False)
-        chosen.sort()
-        rows, lowest = rows[chosen], lowest[chosen]
-    needed = rows[:, None] - np.arange(smooth)
-    known = needed >= lowest[:, None]
-    found, inverse = np.unique(np.where(known, needed, rows[:, None]), return_inverse=True)
-    return CausalRows(found, inverse.reshape(needed.shape), known)
+    each = -(-most_rows // len(series))
+    found = []
+    for first, rows in series:
+        scored = min(rows - window + 1, each)
+        found.append(Span(first + rows - scored, scored))
+    return found
 
 
-def most_causal_windows(trained_windows: int) -> int:
+def most_live_rows(trained_windows: int) -> int:
     """As many as cost less than a tenth of the training: a window forth and back takes three times a window forth."""
     return min(max(2_000, trained_windows // 4), 20_000)
+
+
+class Scored(NamedTuple):
+    """Some rows in order, as the network and every mode but `fusion` see them."""
+
+    x: Floats
+    residual: Floats
+    shape: Floats
+    """(rows, F), scaled."""
+    scores: dict[ScoreMode, Floats]
+    """(rows,), not smoothed."""
+
+    def take(self, chosen: Callable[[Floats], Floats]) -> "Scored":
+        """Some of the rows, the same of each array."""
+        scores = {mode: chosen(score) for mode, score in self.scores.items()}
+        return Scored(chosen(self.x), chosen(self.residual), chosen(self.shape), scores)
+
+    @staticmethod
+    def join(parts: Sequence["Scored"]) -> "Scored":
+        """One after the other."""
+        scores = {mode: np.concatenate([part.scores[mode] for part in parts]) for mode in parts[0].scores}
+        x, residual, shape = (np.concatenate([part[i] for part in parts]) for i in range(3))
+        return Scored(x, residual, shape, scores)
+
+    def split(self, lengths: Sequence[int]) -> list["Scored"]:
+        """Rows of one series each."""
+        ends = np.cumsum(lengths).tolist()
+        return [
+            self.take(lambda array, first=end - length, end=end: array[first:end])  # type: ignore[misc]
+            for length, end in zip(lengths, ends, strict=True)
+        ]
 
 
 class MeasuredValidation(NamedTuple):
     """What is recorded of the validation scores."""
 
     records: list[ValidationRecord]
-    """Of whole windows, and of rows that are each the last of their window, with causal smoothing."""
+    """Of whole windows, and of rows that are each the last of their window."""
     normal: Normal
 
 
 def measure_validation(
     network: AnomalyTransformer,
     values: Tensor,
-    starts: NDArray[np.int64],
+    starts: Ints,
     series_rows: Sequence[int],
     *,
     discrepancy: DiscrepancyConfig,
     score: ScoreConfig,
     ratio: float,
-    normal: Normal | None = None,
+    learnt: Sequence[Floats] | None = None,
     batch_size: int = 32,
-    most_causal_windows: int = 2_000,
+    live_rows: int = 2_000,
 ) -> MeasuredValidation:
     """Score the windows of the validation part in every mode; the chosen one gives the threshold.
 
-    `series_rows` are the rows of each series that the windows cover: smoothing stops at their borders. Then the same
-    for rows that are each the last of their window, which reconstruction finds harder: at most `most_causal_windows`.
+    `series_rows` are the rows of each series that the windows cover. Then the same for `live_rows` that are each the
+    last of their window, which reconstruction finds harder. Linear predictions are fitted to the series `learnt`, or to
+    the validation rows if there are none.
     """
-    places = torch.from_numpy(starts).to(values.device)
-    usually = normal or usual(network, values, places, discrepancy, batch_size)
-
-    def score_windows(of: NDArray[np.int64]) -> dict[ScoreMode, NDArray[np.float32]]:
-        parts = window_parts(network, values, torch.from_numpy(of).to(values.device), discrepancy, usually, batch_size)
-        return {
-            mode: window_scores(parts, replace(score, mode=mode), discrepancy, usually, network.config.layers)
-            for mode in SCORE_MODES
-        }
-
-    of_rows = {
-        mode: smoothed(one_per_row(of_windows, starts), series_rows, score.smooth)
-        for mode, of_windows in score_windows(starts).items()
-    }
-    whole = _record("window", of_rows, score.mode, ratio)
-    rows = causal_rows(
-        starts, series_rows, network.config.window, smooth=score.smooth, most_windows=most_causal_windows
+    series = spans(starts, series_rows, network.config.window)
+    normal = usual(network, values, torch.from_numpy(starts).to(values.device), discrepancy, batch_size)
+    run = _Run(network, values, discrepancy, normal, score, batch_size)
+    whole = run.whole(starts).split(series_rows)
+    delays = [delay for delay in LIVE_DELAYS if delay < network.config.window // 2]
+    ways = {delay: split_delay(network.config, score.mode, delay) for delay in delays}
+    live_parts = live_spans(series, network.config.window, live_rows)
+    positions = {beyond for beyond, _ in ways.values()}
+    live = {at: rows.split([part.rows for part in live_parts]) for at, rows in run.live(live_parts, positions).items()}
+    given = learnt or [values[span.first : span.first + span.rows].cpu().numpy() for span in series]
+    views = _measure_views(given, whole, live[ways[delays[min(1, len(delays) - 1)]][0]])
+    fusion = replace(score, mode="fusion", smooth=1, normalise_errors=False)
+    views = replace(
+        views,
+        whole=replace(views.whole, unit=float(np.median(_fused(whole, views, fusion, causal=False)))),
+        live=replace(views.live, unit=float(np.median(_fused(live[0], views, fusion, causal=True)))),
     )
-    of_last = {mode: rows.mean(of_windows[:, -1]) for mode, of_windows in score_windows(rows.starts).items()}
-    return MeasuredValidation([whole, _record("last", of_last, score.mode, ratio)], usually)
+    scores: dict[ScoreMode, Floats] = {
+        mode: _smoothed(whole, mode, score.smooth, causal=False) for mode in WINDOW_MODES
+    }
+    scores["fusion"] = _fused(whole, views, fusion, causal=False)
+    records = [_record("window", 0, scores, score.mode, ratio)]
+    for delay, (beyond, ahead) in ways.items():
+        modes = WINDOW_MODES if delay == 0 else [score.mode]  # another mode is rarely asked for, and late even more so
+        scores = {mode: _smoothed(live[beyond], mode, score.smooth, causal=True) for mode in modes if mode != "fusion"}
+        if delay == 0 or score.mode == "fusion":
+            scores["fusion"] = _fused(live[beyond], views, fusion, causal=True, delay=ahead)
+        records.append(_record("last", delay, scores, score.mode, ratio))
+    return MeasuredValidation(records, replace(normal, views=views))
+
+
+def _measure_views(learnt: Sequence[Floats], whole: Sequence[Scored], live: Sequence[Scored]) -> ViewStatistics:
+    """Linear predictions and what is normal for each view."""
+    next_, ahead = (fit_linear(learnt, lags) for lags in (NEXT, AHEAD))
+    scales = []
+    for parts, causal in ((whole, False), (live, True)):
+        views = [
+            SeriesViews(next_, ahead, causal=causal, level="recent", number=0).add(x, residual, shape, end=True)
+            for x, residual, shape, _ in parts
+        ]
+        scales.append(measure_views(np.concatenate(views), np.concatenate([part.residual for part in parts])))
+    return ViewStatistics(next=next_.tolist(), ahead=ahead.tolist(), whole=scales[0], live=scales[1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Windows through the network."""
+
+    network: AnomalyTransformer
+    values: Tensor
+    discrepancy: DiscrepancyConfig
+    normal: Normal
+    score: ScoreConfig
+    batch_size: int
+
+    def whole(self, starts: Ints) -> Scored:
+        """Every row from the first window that covers it."""
+        return Scored.join(list(self._windows(starts))).take(lambda array: one_per_row(array, starts))
+
+    def live(self, parts: Sequence[Span], positions: Iterable[int]) -> dict[int, Scored]:
+        """The rows of the parts, each by the window that ends so many rows behind it; the last window for the last."""
+        last = np.concatenate([np.arange(part.first, part.first + part.rows) for part in parts])
+        found: dict[int, list[Scored]] = {position: [] for position in positions}
+        for batch in self._windows(last - self.network.config.window + 1):
+            for position, taken in found.items():
+                taken.append(batch.take(lambda array, at=-1 - position: array[:, at]))  # type: ignore[misc]
+        return {position: Scored.join(taken) for position, taken in found.items()}
+
+    def _windows(self, starts: Ints) -> Iterator[Scored]:
+        """Batch by batch: arrays (B,N,F) and scores (B,N)."""
+        steps = torch.arange(self.network.config.window, device=self.values.device)
+        modes = [replace(self.score, mode=mode, smooth=1) for mode in WINDOW_MODES]
+        for batch in torch.from_numpy(starts).to(self.values.device).split(self.batch_size):
+            x = self.values[batch[:, None] + steps]
+            parts = window_parts(self.network, self.values, batch, self.discrepancy, self.normal, self.batch_size)
+            residual = -parts.difference
+            shape = residual - local_mean(residual)
+            layers = self.network.config.layers
+            scores = {one.mode: window_scores(parts, one, self.discrepancy, self.normal, layers) for one in modes}
+            yield Scored(x.cpu().numpy(), residual.numpy(), shape.numpy(), scores)
+
+
+def _fused(
+    parts: Sequence[Scored], views: ViewStatistics, score: ScoreConfig, *, causal: bool, delay: int = 0
+) -> Floats:
+    """Scores of mode `fusion`, series after series."""
+    found = []
+    for x, residual, shape, _ in parts:
+        fusion = Fusion(views, score, causal=causal, delay=delay)
+        found += [fusion.add(np.concatenate([x, residual, shape], axis=1)), fusion.end()]
+    return np.concatenate(found)[:, 0]
+
+
+def _smoothed(parts: Sequence[Scored], mode: ScoreMode, width: int, *, causal: bool) -> Floats:
+    """Moving mean of the rows of each series."""
+    found = []
+    for part in parts:
+        mean = MovingMean(width, causal=causal)
+        found += [mean.add(part.scores[mode][:, None]), mean.end()]
+    return np.concatenate(found)[:, 0]
 
 
 def _record(
-    align: Align, scores: dict[ScoreMode, NDArray[np.float32]], mode: ScoreMode, ratio: float
+    align: Align, delay: int, scores: dict[ScoreMode, Floats], mode: ScoreMode, ratio: float
 ) -> ValidationRecord:
     chosen = scores[mode]
     threshold = Threshold(
         value=ratio_threshold(chosen, ratio), method="ratio", ratio=ratio, validation_rows=chosen.size
     )
     kept: dict[str, list[float]] = {name: quantiles(of_rows) for name, of_rows in scores.items()}
-    return ValidationRecord(align=align, threshold=threshold, quantiles=kept)
+    return ValidationRecord(align=align, delay=delay, threshold=threshold, quantiles=kept)

@@ -43,9 +43,13 @@ def export(
         typer.Option(help="Score inside the graph. Default: the checkpoint's.", rich_help_panel=GRAPH),
     ] = None,
     outputs: Annotated[
-        str,
-        typer.Option(help="Outputs of the score graph; 'score' alone prunes it.", rich_help_panel=GRAPH),
-    ] = "score,error,discrepancy,reconstruction",
+        str | None,
+        typer.Option(
+            help="Outputs of the score graph, comma separated: score, error, discrepancy, reconstruction, shape. "
+            "Default: what its score mode needs.",
+            rich_help_panel=GRAPH,
+        ),
+    ] = None,
     engine: Annotated[
         Literal["auto", "tensorrt", "rtx", "none"],
         typer.Option(
@@ -138,7 +142,9 @@ def export(
         name=name,
         precision=precision,
         score_mode=score_mode,
-        outputs=cast("tuple[Output, ...]", tuple(_names(outputs))),  # it rejects other names
+        outputs=None
+        if outputs is None
+        else cast("tuple[Output, ...]", tuple(_names(outputs))),  # it rejects other names
         data=check_data or calibration,
         calibration=calibration,
         engine=engine,

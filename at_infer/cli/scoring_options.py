@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from at_infer.config import ScoreMode
+from at_infer.config import Level, ScoreMode
 from at_infer.errors import ConfigError
 
 INPUT, SCORE, ENGINE, RUN = "Input", "Score and threshold", "Engine", "Run"
@@ -35,6 +35,23 @@ NormaliseErrors = Annotated[
     typer.Option(
         "--normalise-errors/--no-normalise-errors",
         help="Divide each feature's error by its mean on the validation part. Default: the model's.",
+        rich_help_panel=SCORE,
+    ),
+]
+LevelOption = Annotated[
+    Level | None,
+    typer.Option(
+        "--level",
+        help="Of mode fusion: compare levels with the recent past, with the training data, or not at all. Default: the "
+        "model's.",
+        rich_help_panel=SCORE,
+    ),
+]
+Delay = Annotated[
+    int | None,
+    typer.Option(
+        metavar="K",
+        help="Score a live row K rows late, which finds more. Default: 0, or 1 for a circular model.",
         rich_help_panel=SCORE,
     ),
 ]

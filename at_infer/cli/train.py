@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from at_infer.config import (
     Distance,
     Fill,
     HeadRule,
+    Level,
     Padding,
     Precision,
     Prior,
@@ -20,7 +21,6 @@ from at_infer.config import (
     Strategy,
     TrainConfig,
     check_ratio,
-    default_score,
 )
 from at_infer.errors import MissingExtraError
 from at_infer.output import check_writable
@@ -174,12 +174,9 @@ def train(
         int | None, typer.Option(help="Same seed, same weights.", show_default="0", rich_help_panel=TRAINING)
     ] = None,
     score_mode: Annotated[
-        Literal[ScoreMode, "auto"] | None,
+        ScoreMode | None,
         typer.Option(
-            help="Score to record; see docs/method.md. auto: the one that best finds anomalies put into a copy of the "
-            "validation part.",
-            show_default="centred, with --normalise-errors and --smooth of half a window",
-            rich_help_panel=SCORE,
+            help="Score to record; see docs/method.md.", show_default="fusion of several views", rich_help_panel=SCORE
         ),
     ] = None,
     temperature: Annotated[
@@ -197,6 +194,14 @@ def train(
             "--normalise-errors/--no-normalise-errors",
             help="Divide each feature's error by its mean on the validation part; not in modes paper and published.",
             show_default="not for a named mode",
+            rich_help_panel=SCORE,
+        ),
+    ] = None,
+    level: Annotated[
+        Level | None,
+        typer.Option(
+            help="Of mode fusion: compare levels with the recent past, with the training data, or not at all.",
+            show_default="recent",
             rich_help_panel=SCORE,
         ),
     ] = None,
@@ -276,14 +281,13 @@ def train(
     from training.device import check_device, flush_denormals
     from training.loop import fit
     from training.parent import Parent
-    from training.selection import AutoScore
 
     flush_denormals()
     if threads is not None:
         check_threads(threads)
         torch.set_num_threads(threads)
     parent = None if from_ is None else Parent.load(from_)
-    usual = default_score(model_config.window) if score_mode is None else ScoreConfig()
+    usual = ScoreConfig()
     names = _names(columns)
     if parent is not None:
         network.refuse(parent.source)
@@ -295,10 +299,11 @@ def train(
         fill = fill or known.fill
     score_config = replace(
         usual,
-        mode=usual.mode if score_mode is None or score_mode == "auto" else score_mode,
+        mode=usual.mode if score_mode is None else score_mode,
         temperature=usual.temperature if temperature is None else temperature,
         smooth=usual.smooth if smooth is None else smooth,
         normalise_errors=usual.normalise_errors if normalise_errors is None else normalise_errors,
+        level=usual.level if level is None else level,
     )
     where = str(check_device(device, train_config))
     train_config.discrepancy.check_layers(model_config.layers)
@@ -324,9 +329,7 @@ def train(
                 rows,
                 model_config,
                 train_config,
-                AutoScore(temperature=score_config.temperature, smooth=smooth, normalise_errors=normalise_errors)
-                if score_mode == "auto"
-                else score_config,
+                score_config,
                 ratio=ratio,
                 fill=fill or "error",
                 device=where,

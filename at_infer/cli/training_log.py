@@ -127,8 +127,6 @@ class _TextLog:
             mark = " *" if mode == checkpoint.score.mode else ""
             table.add_row(mode + mark, *(f"{value:.4g}" for value in row.values()))
         out = Console(file=sys.stdout, highlight=False, emoji=False, soft_wrap=True)
-        if checkpoint.train["selection"]:
-            out.print(_selection_table(checkpoint.train["selection"]))
         out.print(table)
         threshold, score = checkpoint.validation_of().threshold, checkpoint.score
         if score.error_kind.normalised:
@@ -148,23 +146,6 @@ class _TextLog:
                 markup=False,
             )
         out.print(f"{path}: best weights after step {summary['best_step']} of {summary['steps']}", markup=False)
-
-
-def _selection_table(selection: list[dict[str, Any]]) -> Table:
-    """AUC-PR of every score that was up for choice, the best one marked."""
-    smoothings = sorted({choice["smooth"] for choice in selection})
-    modes = sorted({(choice["mode"], choice["normalise_errors"]) for choice in selection})
-    found = {(choice["mode"], choice["normalise_errors"], choice["smooth"]): choice["auc_pr"] for choice in selection}
-    best = selection[0]["mode"], selection[0]["normalise_errors"], selection[0]["smooth"]
-    table = Table(title="AUC-PR on anomalies put into the validation part", title_justify="left", box=None)
-    table.add_column("mode")
-    for smooth in smoothings:
-        table.add_column(f"smooth {smooth}", justify="right")
-    for mode, normalised in modes:
-        cells = [(mode, normalised, smooth) for smooth in smoothings]
-        name = f"{mode}{', normalised' if normalised else ''}"
-        table.add_row(name, *(f"{found[cell]:.4f}{' *' if cell == best else '  '}" for cell in cells))
-    return table
 
 
 class _JsonLog:
@@ -212,7 +193,6 @@ def _summary(checkpoint: "Checkpoint") -> dict[str, Any]:
         },
         "score_mode": checkpoint.score.mode,
         "score": checkpoint.score.to_dict(),
-        "selection": checkpoint.train["selection"],
         "threshold": whole.threshold.value,
         "causal_threshold": live.threshold.value if live.align == "last" else None,
         "ratio": whole.threshold.ratio,

@@ -14,7 +14,9 @@ from at_infer.cli.scoring_options import (
     INPUT,
     RUN,
     SCORE,
+    Delay,
     EnginePath,
+    LevelOption,
     Mode,
     NormaliseErrors,
     OneSeries,
@@ -77,6 +79,8 @@ def watch(
         typer.Option(help="Mean of the score over the last rows. Default: the model's.", rich_help_panel=SCORE),
     ] = None,
     normalise_errors: NormaliseErrors = None,
+    level: LevelOption = None,
+    delay: Delay = None,
     every: Annotated[
         int, typer.Option(help="Score each so-many-th row of a series only.", metavar="K", rich_help_panel=SCORE)
     ] = 1,
@@ -132,6 +136,8 @@ def watch(
             temperature=temperature,
             smooth=smooth,
             normalise_errors=normalise_errors,
+            level=level,
+            delay=delay,
             threshold=number_or_auto(threshold),
             ratio=ratio,
             align="last",

@@ -92,14 +92,8 @@ def cut(series: SeriesSpan, settings: RowSettings, split_rows: int) -> list[Seri
 
 
 def _with_halo(series: SeriesSpan, first: int, end: int, settings: RowSettings) -> SeriesPiece:
-    layout = settings.layout
-    skipped = max(0, first - settings.lookback - series.first) // layout.stride * layout.stride
-    read_first = series.first + skipped
-    # A window ends there, so that the rule for the end of a series finds no tail to cover.
-    behind = end + settings.lookahead - read_first
-    windows = -(-max(0, behind - layout.window) // layout.stride)
-    read_end = min(series.end, read_first + layout.window + windows * layout.stride)
-    return SeriesPiece(series, first, end, read_first, read_end)
+    begin, stop = settings.read(first - series.first, end - series.first, series.rows)
+    return SeriesPiece(series, first, end, series.first + begin, series.first + stop)
 
 
 def pack(pieces: Iterable[SeriesPiece], split_rows: int) -> list[Split]:

@@ -25,7 +25,10 @@ MAX_SERIES = 10_000
 
 
 class StreamScore(NamedTuple):
-    """Of one row; no score before a series has a full window, nor between the rows that `every` asks for."""
+    """Of one row; no score before a series has a full window, nor between the rows that `every` asks for.
+
+    With a delay it is the score of the row so many rows earlier in the series.
+    """
 
     score: float | None
     is_anomaly: bool
@@ -36,8 +39,10 @@ class Pushed:
     """What became of some rows."""
 
     score: Floats
-    """One entry per row; NaN: no score."""
+    """One entry per row; NaN: no score. With a delay, of the row so many rows earlier in the series."""
     is_anomaly: Bools
+    tags: list[Any]
+    """Of the rows that the scores belong to; None: no row is final yet."""
     refused: dict[int, str] = field(default_factory=dict)
     """Rows that were not taken, and why. The series goes on as if they had not come."""
     dropped: list[SeriesName] = field(default_factory=list)
@@ -51,6 +56,8 @@ class LiveSeries:
     state: SeriesState
     time: tuple[Moment, Time] | None = None
     """Of its last row."""
+    waiting: deque[Any] = field(default_factory=deque)
+    """Tags of rows that are not final."""
 
 
 class StreamScorer:
@@ -62,6 +69,7 @@ class StreamScorer:
 
     `push_many` takes rows of any series together and gives their windows to the engine in batches. With `every` K,
     every K-th row of a series is scored. `max_series` bounds the memory: the least recently seen series is dropped.
+    With `ScoreOptions(delay=K)` a row is scored when K more have come, which finds more.
     """
 
     def __init__(
@@ -83,6 +91,8 @@ class StreamScorer:
         try:
             self.batch_size = self.scorer.batch_size_for(0)
             self.metadata, self.threshold = self.scorer.metadata, self.scorer.threshold
+            if every > 1 and self.scorer.config.mode == "fusion":
+                raise ConfigError("every: mode fusion needs every row; leave it out, or choose another score mode")
             layout = replace(self.scorer.layout, stride=every)
             settings = replace(self.scorer.row_settings, layout=layout, on_bad_rows="keep")
             self.core = self.scorer.rows(self.batch_size, settings=settings)
@@ -113,27 +123,54 @@ class StreamScorer:
         return StreamScore(None if np.isnan(score) else score, bool(pushed.is_anomaly[0]))
 
     def push_many(
-        self, rows: ArrayLike, series: Sequence[SeriesName] | None = None, times: Sequence[Time] | None = None
+        self,
+        rows: ArrayLike,
+        series: Sequence[SeriesName] | None = None,
+        times: Sequence[Time] | None = None,
+        tags: Sequence[Any] | None = None,
     ) -> Pushed:
-        """Take rows (n,F) of any series in the order they came; without `series` they are all of one."""
+        """Take rows (n,F) of any series in the order they came; without `series` they are all of one.
+
+        With a delay, `tags` come back with the scores of their rows; by default these are the numbers of the rows.
+        """
         values = self._numbers(rows)
         names = [""] * len(values) if series is None else series
         if len(names) != len(values) or (times is not None and len(times) != len(values)):
             raise DataError(f"rows: there are {len(values)}, with {len(names)} series and {len(times or names)} times")
-        pushed = Pushed(np.full(len(values), np.nan, np.float32), np.zeros(len(values), np.bool_))
+        count = len(values)
+        pushed = Pushed(np.full(count, np.nan, np.float32), np.zeros(count, np.bool_), [None] * count)
         self._refuse_values(values, pushed.refused)
-        waiting: dict[SeriesState, deque[int]] = {}
+        taken: dict[SeriesState, tuple[LiveSeries, list[int]]] = {}
         for i, name in enumerate(names):
             if i not in pushed.refused and (known := self._enter(i, name, times, pushed)) is not None:
                 self.core.push(known.state, values[i : i + 1])
-                waiting.setdefault(known.state, deque()).append(i)
+                taken.setdefault(known.state, (known, []))[1].append(i)
+                known.waiting.append(i if tags is None else tags[i])
         self.core.flush()
+        final: dict[SeriesState, list[float]] = {}
         for scored in self.core.take():
-            numbers = waiting[scored.series]
-            for score in scored.channels[:, 0].tolist():
-                pushed.score[numbers.popleft()] = score
+            final.setdefault(scored.series, []).extend(scored.channels[:, 0].tolist())
+        for state, scores in final.items():
+            known, numbers = taken[state]
+            for i, score in zip(numbers[len(numbers) - len(scores) :], scores, strict=True):  # each row makes one final
+                pushed.score[i], pushed.tags[i] = score, known.waiting.popleft()
         pushed.is_anomaly = self.scorer.verdict(pushed.score)
         return pushed
+
+    def drain(self) -> Pushed:
+        """No more rows come: the scores of those that wait for others behind them; every series begins anew."""
+        for known in self.series.values():
+            self.core.end(known.state)
+        self.core.flush()
+        waiting = {known.state: known.waiting for known in self.series.values()}
+        scores: list[float] = []
+        tags: list[Any] = []
+        for scored in self.core.take():
+            scores += scored.channels[:, 0].tolist()
+            tags += [waiting[scored.series].popleft() for _ in scored.channels]
+        self.series.clear()
+        found = np.array(scores, np.float32)
+        return Pushed(found, self.scorer.verdict(found), tags)
 
     def save(self, path: str | Path, extra: Mapping[str, Any] | None = None) -> None:
         """Write all that is remembered of the series, and `extra` as JSON, to a file: complete or not at all."""

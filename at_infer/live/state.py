@@ -2,6 +2,7 @@
 
 import json
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -37,20 +38,26 @@ def save_state(path: Path, stream: "StreamScorer", extra: dict[str, Any]) -> Non
         crc = zlib.crc32(line)
         file.write(line)
         for known in stream.series.values():
-            for array in known.state.memory():
+            for array in _arrays(known.state.remember()).values():
                 data = np.ascontiguousarray(array, "<f4").tobytes()
                 file.write(data)
                 crc = zlib.crc32(data, crc)
         file.write(crc.to_bytes(4, "little"))
 
 
+def _arrays(kept: dict[str, Any]) -> dict[str, Floats]:
+    return {name: value for name, value in kept.items() if isinstance(value, np.ndarray)}
+
+
 def _describe(name: Any, known: "LiveSeries") -> dict[str, Any]:
+    kept = known.state.remember()
+    arrays = _arrays(kept)
     return {
         "name": name,
-        "rows": known.state.rows,
-        "next_start": known.state.next_start,
         "time": None if known.time is None else as_json(known.time[1]),
-        "shapes": [list(array.shape) for array in known.state.memory()],
+        "waiting": list(known.waiting),
+        "numbers": {name: value for name, value in kept.items() if name not in arrays},
+        "shapes": {name: list(array.shape) for name, array in arrays.items()},
     }
 
 
@@ -96,18 +103,19 @@ def _series(
     from at_infer.live.scorer import LiveSeries
 
     for entry in entries:
-        arrays: list[Floats] = []
-        for shape in entry["shapes"]:
+        kept: dict[str, Any] = dict(entry["numbers"])
+        for name, shape in entry["shapes"].items():
             size = 4 * int(np.prod(shape))
             data = file.read(size)
             if len(data) < size:
                 raise DataError(f"{path}: is cut short; remove it to start afresh")
             crc = zlib.crc32(data, crc)
-            arrays.append(np.frombuffer(data, "<f4").reshape(shape).copy())
+            kept[name] = np.frombuffer(data, "<f4").reshape(shape).copy()
         state: SeriesState = stream.core.start(str(entry["name"]))
-        state.recall(entry["rows"], entry["next_start"], arrays)
+        state.recall(kept)
         time = entry["time"]
-        yield entry["name"], LiveSeries(state, None if time is None else (moment(time), time))
+        waiting = deque(tuple(tag) if isinstance(tag, list) else tag for tag in entry["waiting"])
+        yield entry["name"], LiveSeries(state, None if time is None else (moment(time), time), waiting)
     if file.read() != crc.to_bytes(4, "little"):
         raise DataError(f"{path}: is damaged; remove it to start afresh")
 

@@ -78,10 +78,12 @@ class Watch:
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Until the lines end, or `stopped`; then score what is pending. A closed output is a `BrokenPipeError`."""
+        ended = False
         try:
             while not stopped():
                 block = self.lines.read(self._wait_s())
                 if block is None:
+                    ended = True
                     break
                 self._take(block)
                 if self.pending.rows and time.monotonic() >= self.pending.since + self.max_delay_s:
@@ -93,6 +95,8 @@ class Watch:
                     except OutputError as error:
                         self.say(f"{error}; going on without")
             self._score()
+            if ended and self.state is None:
+                self._write(self._answer(self.stream.drain()))
         except BrokenPipeError:
             self.save()
             raise
@@ -146,6 +150,7 @@ class Watch:
             pending.values[: len(pending.rows)],
             [""] * len(pending.rows) if reader.series_column is None else pending.series,
             None if reader.time_column is None else pending.times,
+            pending.tags(reader),
         )
         for i, what in sorted(pushed.refused.items()):
             series = "" if reader.series_column is None else f"series {pending.series[i]!r}: "
@@ -155,6 +160,9 @@ class Watch:
         answer = self._answer(pushed)
         self._compare_share()
         pending.clear()
+        self._write(answer)
+
+    def _write(self, answer: bytes) -> None:
         try:
             self.out.write(answer)
             self.out.flush()
@@ -164,22 +172,15 @@ class Watch:
             raise OutputError(f"stdout: cannot be written ({error.strerror})") from None
 
     def _answer(self, pushed: Pushed) -> bytes:
-        pending, tally = self.pending, self.tally
-        keys = [
-            values
-            for name, values in (
-                (self.reader.series_column, pending.series),
-                (self.reader.time_column, pending.times),
-            )
-            if name is not None
-        ]
+        """A line for each row that is final; with a delay these came earlier."""
+        tally = self.tally
         texts = []
-        for i, (score, is_anomaly) in enumerate(zip(pushed.score.tolist(), pushed.is_anomaly.tolist(), strict=True)):
-            if i in pushed.refused:
+        for tag, score, is_anomaly in zip(pushed.tags, pushed.score.tolist(), pushed.is_anomaly.tolist(), strict=True):
+            if tag is None:
                 continue
             tally.rows += 1
             tally.anomalies += is_anomaly
-            head = self._head % (pending.rows[i], *[_json(values[i]) for values in keys])
+            head = self._head % (tag[0], *[_json(value) for value in tag[1:]])
             if score != score:
                 texts.append(f'{head},"score":null,"is_anomaly":false}}\n')
                 continue
@@ -251,6 +252,11 @@ class _Pending:
         self.lines.append(line)
         self.series.append(row.series)
         self.times.append(row.time)
+
+    def tags(self, reader: RowReader) -> list[tuple[Any, ...]]:
+        """What is written of each row beside its score: its number and its keys."""
+        keys = ((reader.series_column, self.series), (reader.time_column, self.times))
+        return list(zip(self.rows, *(values for name, values in keys if name is not None), strict=True))
 
     def clear(self) -> None:
         """They are through."""

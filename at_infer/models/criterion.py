@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.config import DiscrepancyConfig, Distance, ErrorKind, Normal, ScoreConfig
+from at_infer.config import DiscrepancyConfig, Distance, ErrorKind, Normal, Scaler, ScoreConfig, ViewStatistics
 from at_infer.errors import ConfigError, EngineError
+from at_infer.models.fusion import fuse_windows
 from at_infer.models.metadata import Metadata
 
 Floats = NDArray[np.float32]
@@ -27,6 +28,10 @@ def score_outputs(windows: Floats, outputs: Mapping[str, Floats], metadata: Meta
 
 def score_windows(windows: Floats, outputs: Mapping[str, Floats], metadata: Metadata, score: ScoreConfig) -> Floats:
     """Scores (B,N) formed as `score` says, which may be another way than the engine's own."""
+    if score.mode == "fusion":  # each window as a series of its own
+        return fuse_windows(fusion_rows(windows, outputs, metadata.scaler), view_statistics(metadata), score)
+    if not score.uses_discrepancy:
+        return _error(windows, outputs, metadata, score)
     error, discrepancy = error_and_discrepancy(windows, outputs, metadata, score)
     return anomaly_score(
         error,
@@ -41,17 +46,37 @@ def error_and_discrepancy(
     windows: Floats, outputs: Mapping[str, Floats], metadata: Metadata, score: ScoreConfig | None = None
 ) -> tuple[Floats, Floats]:
     """The two vectors (B,N) that every score mode is a function of; the error is of the kind that `score` asks for."""
-    kind = (score or metadata.score).error_kind
-    if "error" in outputs and kind == metadata.score.error_kind:
-        error = outputs["error"]
-    else:
-        error = feature_errors(windows, outputs, metadata, kind).mean(axis=-1)
+    error = _error(windows, outputs, metadata, score or metadata.score)
     if "discrepancy" in outputs:
         return error, outputs["discrepancy"]
     layers = range(metadata.model.layers)
     _require(outputs, [f"{part}_{i}" for i in layers for part in ("prior", "series")])
     associations = [(outputs[f"prior_{i}"], outputs[f"series_{i}"]) for i in layers]
     return error, association_discrepancy(associations, metadata.discrepancy)
+
+
+def _error(windows: Floats, outputs: Mapping[str, Floats], metadata: Metadata, score: ScoreConfig) -> Floats:
+    if "error" in outputs and score.error_kind == metadata.score.error_kind:
+        return outputs["error"]
+    error: Floats = feature_errors(windows, outputs, metadata, score.error_kind).mean(axis=-1)
+    return error
+
+
+def fusion_rows(windows: Floats, outputs: Mapping[str, Floats], scaler: Scaler) -> Floats:
+    """What mode `fusion` is made of (B,N,3F): scaled values, residuals, and residuals without their local mean."""
+    mean, scale = (np.asarray(v, np.float32) for v in (scaler.mean, scaler.scale))
+    x = (windows - mean) / scale
+    _require(outputs, ["reconstruction"])
+    residual = x - outputs["reconstruction"]
+    shape = outputs["shape"] if "shape" in outputs else residual - local_mean(residual)
+    return np.concatenate([x, residual, shape], axis=-1)
+
+
+def view_statistics(metadata: Metadata) -> ViewStatistics:
+    """Of mode `fusion`."""
+    if metadata.normal is None or metadata.normal.views is None:
+        raise ConfigError(f"score mode: fusion compares {NOTHING_USUAL}")
+    return metadata.normal.views
 
 
 def feature_errors(windows: Floats, outputs: Mapping[str, Floats], metadata: Metadata, kind: ErrorKind) -> Floats:
@@ -134,6 +159,8 @@ def anomaly_score(
             return softmax(-discrepancy)
         case "addition":
             return softmax(-discrepancy) + error
+        case "fusion":
+            raise ConfigError("score mode: fusion is made of rows, not of error and discrepancy")
 
 
 def calibrated_weight(discrepancy: Floats, mean: float, std: float) -> Floats:

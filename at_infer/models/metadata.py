@@ -33,7 +33,7 @@ _NESTED: dict[str, type[Config]] = {
     "score": ScoreConfig,
     "normal": Normal,
 }
-_ADDED = ("normal", "selection", "parent_sha256")  # None in models of earlier versions of at-infer
+_ADDED = ("normal", "parent_sha256")  # None in models of earlier versions of at-infer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +69,6 @@ class Metadata:
     """Threshold, and quantiles of the validation scores at `quantile_levels`, for each way to score a row."""
     normal: Normal | None
     """What is usual on the validation part, for modes that compare with it; None if nobody looked."""
-    selection: list[dict[str, Any]] | None
-    """How well each score found anomalies that were put into the validation part, if that chose the mode."""
     precision: str
     fp32_ops: str
     """What stays in float32 in a graph of lower precision."""

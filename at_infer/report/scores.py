@@ -1,7 +1,7 @@
 """A report on scores: everything that is shown of them, as plain values and arrays."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from at_infer.report.details import Details, look_closer
 from at_infer.report.grid import Grid, choose_grid
 from at_infer.report.overview import Observe, Overview, look
 from at_infer.report.windows import Reconstructor, open_associations
-from at_infer.scoring.windows import WindowLayout
+from at_infer.scoring.options import ScoreOptions
 from at_infer.tables.scores import ScoredFile
 from at_infer.thresholds.choose import choose_for_report
 
@@ -98,17 +98,11 @@ def _columns(file: ScoredFile) -> list[str] | None:
 
 def _reconstructor(file: ScoredFile, engine: Engine, metadata: Metadata) -> Reconstructor:
     """Windows and errors as the file of scores records them; the defaults of the model if it does not."""
-    layout, score, options = (
-        json.loads(file.properties.get(f"at_infer.{name}", "null")) for name in ("layout", "score", "options")
-    )
-    n = metadata.model.window
-    return Reconstructor(
-        engine,
-        metadata,
-        WindowLayout(window=n, stride=n) if layout is None else WindowLayout.from_dict(layout),
-        metadata.score if score is None else ScoreConfig.from_dict(score),
-        (options or {}).get("short_series", "skip"),
-    )
+    score, options = (json.loads(file.properties.get(f"at_infer.{name}", "null")) for name in ("score", "options"))
+    names = {entry.name for entry in fields(ScoreOptions)}
+    known = {name: value for name, value in (options or {}).items() if name in names}
+    config = metadata.score if score is None else ScoreConfig.from_dict(score)
+    return Reconstructor(engine, metadata, ScoreOptions(**known | config.to_dict()))
 
 
 def _check_model(file: ScoredFile, metadata: Metadata, engine: Path | None) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from at_infer import __version__
+from at_infer.models.fusion import LABELS
 from at_infer.scoring.scorer import Scorer
 from at_infer.scoring.windows import Floats
 
@@ -14,6 +15,7 @@ def added_columns(scorer: Scorer) -> list[str]:
     """Columns of the output beside the carried ones."""
     explain = scorer.options.explain
     top = ["top_feature", "top_feature_share", "error"] if explain != "none" else []
+    top += ["top_view"] if explain != "none" and scorer.config.mode == "fusion" else []
     errors = [f"error_{name}" for name in scorer.metadata.columns] if explain == "all" else []
     return ["score", "is_anomaly", *top, *errors]
 
@@ -24,7 +26,7 @@ def scored_columns(scorer: Scorer, scores: Floats) -> dict[str, Any]:
     found: list[Any] = [score, scorer.verdict(score)]
     explain, names = scorer.options.explain, scorer.metadata.columns
     if explain != "none":
-        errors = scores[:, 1:]
+        errors = scores[:, 1 : 1 + len(names)]
         total = errors.sum(axis=1)
         known = total > 0  # neither NaN nor a perfect reconstruction
         top = np.where(known, np.nan_to_num(errors).argmax(axis=1), -1)
@@ -35,6 +37,9 @@ def scored_columns(scorer: Scorer, scores: Floats) -> dict[str, Any]:
             np.where(known, share, np.nan).astype(np.float32),
             total / np.float32(len(names)),
         ]
+        if scorer.config.mode == "fusion":
+            views = np.nan_to_num(scores[:, 1 + len(names) :]).astype(np.int64)[np.arange(len(errors)), top]
+            found.append(np.array([*LABELS, None], object)[np.where(known, views, len(LABELS))])
     if explain == "all":
         found += list(errors.T)
     return dict(zip(added_columns(scorer), found, strict=True))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from at_infer.config import Align, Config, ScoreMode
+from at_infer.config import Align, Config, Level, ScoreMode
 from at_infer.engines import Provider
 from at_infer.errors import ConfigError
 from at_infer.models.metadata import Metadata
@@ -24,6 +24,8 @@ class ScoreOptions(Config):
     temperature: float | None = None
     smooth: int | None = None
     normalise_errors: bool | None = None
+    level: Level | None = None
+    """Of mode `fusion`: compare levels with the recent past, with the training data, or not at all."""
     threshold: float | Literal["auto"] | None = None
     """A value, or `auto`: the gap statistic of the paper's appendix."""
     ratio: float | None = None
@@ -32,6 +34,8 @@ class ScoreOptions(Config):
     """Rows from one window to the next; None: windows do not overlap."""
     align: Align = "window"
     """`last`: every row is scored as the last of its window."""
+    delay: int | None = None
+    """With align `last`: rows that must follow before a row is scored; None: 0, or 1 for a circular model."""
     short_series: ShortSeries = "error"
     """A series shorter than a window is an error, gets no score, or is padded."""
     on_bad_rows: BadRows = "error"
@@ -47,6 +51,10 @@ class ScoreOptions(Config):
         check_threshold(self.threshold, self.ratio)
         if self.align == "last" and self.short_series == "pad":
             raise ConfigError("short series: --align last has no score before a full window; use skip instead of pad")
+        if self.delay is not None and self.align != "last":
+            raise ConfigError("delay: only rows that are scored one by one can be scored late; use --align last")
+        if self.delay is not None and self.delay < 0:
+            raise ConfigError(f"delay: {self.delay} is too small; at least 0")
         if self.align == "last" and self.stride not in (None, 1):
             raise ConfigError("stride: --align last scores every row by a window of its own; leave --stride out")
 

@@ -4,9 +4,10 @@
 one score per row, smoothed, and given out by `take`. File, cluster, stream and Python scoring all call this.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -16,11 +17,11 @@ from at_infer.config import Fill
 from at_infer.errors import DataError, EngineError
 from at_infer.scoring.missing import Filler
 from at_infer.scoring.options import BadRows, ShortSeries
-from at_infer.scoring.windows import Floats, LastOfWindow, Merger, MovingMean, Starts, WindowLayout
+from at_infer.scoring.windows import Floats, LastOfWindow, Merger, Starts, WindowLayout
 
 Bools = NDArray[np.bool_]
 ScoreWindows = Callable[[Floats], Floats]
-"""Raw windows (B,N,F) -> channels (B,N,C), the score first."""
+"""Raw windows (B,N,F) -> what the engine says of each row (B,N,C)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +34,16 @@ class RowSettings:
     mean: Sequence[float]
     """Of the features in the training data."""
     fill: Fill = "error"
+    window_channels: int = 1
+    """What the engine says of each row of a window."""
     channels: int = 1
-    """The score, and whatever is wanted beside it."""
-    smooth: int = 1
+    """What comes out: the score, and whatever is wanted beside it."""
+    finish: Callable[[], "Finisher"]
+    """The last step, afresh for each series: from merged rows to scores."""
+    reach: tuple[int, int] = (0, 0)
+    """Rows before and behind a row that the last step looks at."""
+    grid: int = 1
+    """A series may be read from every row of it that this divides, with the same scores further down."""
     short_series: ShortSeries = "error"
     on_bad_rows: BadRows | Literal["keep"] = "error"
     """`keep`: an infinite score stays, as a stream must not stop; the caller lets no row pass that is not finite."""
@@ -43,12 +51,36 @@ class RowSettings:
     @property
     def lookback(self) -> int:
         """How many rows before a row its score may depend on."""
-        return self.layout.reach + self.smooth
+        return self.layout.reach + self.reach[0]
 
     @property
     def lookahead(self) -> int:
         """How many rows behind a row its score may depend on."""
-        return self.layout.delay if self.layout.align == "last" else self.lookback
+        return (self.layout.delay if self.layout.align == "last" else self.layout.reach) + self.reach[1]
+
+    def read(self, first: int, end: int, series_rows: int) -> tuple[int, int]:
+        """Rows of a series to read so that rows `first` to `end` get the scores they have in the whole series."""
+        stride, grid = self.layout.stride, math.lcm(self.layout.stride, self.grid)
+        begin = max(0, first - self.lookback) // grid * grid
+        # A window ends there, so that the rule for the end of a series finds no tail to cover.
+        windows = -(-max(0, end + self.lookahead - begin - self.layout.window) // stride)
+        return begin, min(series_rows, begin + self.layout.window + windows * stride)
+
+
+class Finisher(Protocol):
+    """Turns the merged rows of one series into scores, in order."""
+
+    def add(self, rows: Floats) -> Floats:
+        """Rows (n,C), NaN without a score -> rows that are final."""
+
+    def end(self) -> Floats:
+        """The rows that are left."""
+
+    def remember(self) -> dict[str, Any]:
+        """What the scores of rows to come depend on: numbers and arrays by name."""
+
+    def recall(self, kept: dict[str, Any]) -> None:
+        """Go on where `remember` was asked."""
 
 
 @dataclass(slots=True)
@@ -71,7 +103,7 @@ class SeriesState:
     name: str
     filler: Filler
     merger: Merger
-    mean: MovingMean
+    finisher: Finisher
     first_row: int
     """Row of the whole input that it starts with."""
     buffer: Floats
@@ -80,20 +112,21 @@ class SeriesState:
     rows: int = 0
     next_start: int = 0
 
-    def memory(self) -> list[Floats]:
+    def remember(self) -> dict[str, Any]:
         """All that the scores of rows to come depend on; nothing may wait for the engine, and no row may be bad."""
-        return [self.buffer, *self.mean.memory()]
+        own = {"rows": self.rows, "next_start": self.next_start, "buffer": self.buffer}
+        return own | {f"finisher.{name}": value for name, value in self.finisher.remember().items()}
 
-    def recall(self, rows: int, next_start: int, memory: list[Floats]) -> None:
-        """Go on where `memory` was asked for, after so many rows."""
-        self.rows, self.next_start = rows, next_start
-        self.buffer, *smoothing = memory
+    def recall(self, kept: dict[str, Any]) -> None:
+        """Go on where `remember` was asked."""
+        self.rows, self.next_start, self.buffer = kept["rows"], kept["next_start"], kept["buffer"]
         self.bad = np.zeros(len(self.buffer), np.bool_)
-        if rows:
+        if self.rows:
             self.filler.last = self.buffer[-1].copy()
         assert isinstance(self.merger, LastOfWindow), "only rows that are scored one by one have a memory"
-        self.merger.done = max(0, rows - self.merger.delay)
-        self.mean.recall(smoothing)
+        self.merger.done = max(0, self.rows - self.merger.delay)
+        own = "finisher."
+        self.finisher.recall({name.removeprefix(own): v for name, v in kept.items() if name.startswith(own)})
 
 
 class ScoredRows(NamedTuple):
@@ -160,8 +193,8 @@ class RowScorer:
         return SeriesState(
             name,
             Filler(settings.fill, settings.mean, last),
-            self.layout.merger(settings.channels),
-            MovingMean(settings.smooth, causal=self.layout.align == "last"),
+            self.layout.merger(settings.window_channels),
+            settings.finish(),
             self.counts.rows,
             np.empty((0, len(settings.columns)), np.float32),
             np.empty(0, np.bool_),
@@ -252,22 +285,22 @@ class RowScorer:
             except EngineError as error:
                 raise EngineError(f"{self._rows_of_batch()}: {error}") from None
         else:
-            scores = np.zeros((batch.filled, self.layout.window, self.settings.channels), np.float32)
+            scores = np.zeros((batch.filled, self.layout.window, self.settings.window_channels), np.float32)
         done = 0
         for item in batch.work:
             match item:
                 case SeriesState():
-                    self._emit(item, item.mean.add(item.merger.end(item.rows)))
-                    self._emit(item, item.mean.end())
+                    self._emit(item, item.finisher.add(item.merger.end(item.rows)))
+                    self._emit(item, item.finisher.end())
                 case _Until(series, rows):
-                    self._emit(series, series.mean.add(series.merger.until(rows)))
+                    self._emit(series, series.finisher.add(series.merger.until(rows)))
                 case _Windows(series, starts, bad):
                     of_windows = scores[done : done + len(starts)]
                     done += len(starts)
                     bad = bad | self._without_score(series, starts, of_windows, bad)
                     if bad.any():
                         of_windows = np.where(bad[:, None, None], np.float32(np.nan), of_windows)
-                    self._emit(series, series.mean.add(series.merger.add(starts, of_windows)))
+                    self._emit(series, series.finisher.add(series.merger.add(starts, of_windows)))
         batch.filled = 0
         batch.work.clear()
 
@@ -291,7 +324,7 @@ class RowScorer:
         """Windows whose values are so large that the engine overflows: bad like those with a bad row, or an error."""
         if self.settings.on_bad_rows == "keep":
             return np.zeros(len(starts), np.bool_)
-        overflown: Bools = ~np.isfinite(scores[..., 0]).all(axis=1) & ~bad
+        overflown: Bools = ~np.isfinite(scores).all(axis=(1, 2)) & ~bad
         if overflown.any():
             if self.settings.on_bad_rows == "error":
                 first = series.first_row + int(starts[overflown.argmax()])
@@ -323,13 +356,13 @@ class RowScorer:
         self.counts.short_series += 1
         if policy == "skip":
             if self.layout.align == "window":  # the other one gives out rows without a score by itself
-                series.merger = _Unscored(self.settings.channels)
+                series.merger = _Unscored(self.settings.window_channels)
             return
         # The first row repeated in front, as if nothing had happened before.
         missing = n - series.rows
         series.buffer = np.concatenate([np.repeat(series.buffer[:1], missing, axis=0), series.buffer])
         series.bad = np.concatenate([np.repeat(series.bad[:1], missing), series.bad])
-        series.merger = _Padded(self.settings.channels, missing)
+        series.merger = _Padded(self.settings.window_channels, missing)
         series.rows = n
         self._enqueue(series, np.zeros(1, np.int64))
 

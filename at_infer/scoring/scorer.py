@@ -1,21 +1,31 @@
 """Scorer: an opened engine with all settings that turn rows into scores and verdicts."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from at_infer.config import ScoreConfig, head_rule
+from at_infer.config import ScoreConfig, head_rule, split_delay
 from at_infer.engines import Engine, open_engine
 from at_infer.errors import ConfigError, DataError, EngineError
-from at_infer.models.criterion import NOTHING_USUAL, feature_errors, score_windows
+from at_infer.models import fusion
+from at_infer.models.criterion import (
+    NOTHING_USUAL,
+    feature_errors,
+    fusion_rows,
+    score_windows,
+    view_statistics,
+)
+from at_infer.models.fusion import Fusion
 from at_infer.models.metadata import Metadata
+from at_infer.models.views import LEVEL_STEP
 from at_infer.scoring.options import EngineOptions, ScoreOptions
-from at_infer.scoring.rows import Bools, RowScorer, RowSettings
-from at_infer.scoring.windows import Floats, WindowLayout
+from at_infer.scoring.rows import Bools, Finisher, RowScorer, RowSettings
+from at_infer.scoring.windows import Floats, MovingMean, WindowLayout
 from at_infer.thresholds.choose import choose_for_scoring
 
 BATCH_SIZES = (4, 8, 16, 32)  # more was never faster on a CPU, and takes memory
@@ -28,6 +38,16 @@ class Scores(NamedTuple):
 
     score: Floats
     is_anomaly: Bools
+
+
+class LastStep(TypedDict):
+    """Of `RowSettings`: what depends on the score mode."""
+
+    window_channels: int
+    channels: int
+    finish: Callable[[], Finisher]
+    reach: tuple[int, int]
+    grid: int
 
 
 class Scorer:
@@ -63,6 +83,7 @@ class Scorer:
                 threshold=self.options.threshold,
                 ratio=self.options.ratio,
                 align=self.options.align,
+                delay=self.delay,
                 stride=self.options.stride,
             )
             self.threshold = self.chosen.value
@@ -72,6 +93,7 @@ class Scorer:
                 window=window,
                 stride=stride if self.options.stride is None else self.options.stride,
                 align=self.options.align,
+                delay=split_delay(self.metadata.model, self.config.mode, self.delay)[0],
             )
             self._check_outputs()
         except BaseException:
@@ -110,10 +132,32 @@ class Scorer:
             columns=known.columns,
             mean=known.scaler.mean,
             fill=known.fill,
-            channels=1 if options.explain == "none" else 1 + len(known.columns),  # the error of every feature
-            smooth=self.config.smooth,
             short_series=options.short_series,
             on_bad_rows=options.on_bad_rows,
+            **self._last_step(),
+        )
+
+    def _last_step(self) -> "LastStep":
+        """From merged rows to scores."""
+        features, explain = len(self.metadata.columns), self.options.explain != "none"
+        causal = self.layout.align == "last"
+        if self.config.mode == "fusion":
+            known = view_statistics(self.metadata)
+            _, ahead = split_delay(self.metadata.model, self.config.mode, self.delay)
+            return LastStep(
+                window_channels=3 * features,
+                channels=1 + 2 * features if explain else 1,
+                finish=lambda: Fusion(known, self.config, causal=causal, delay=ahead, explain=explain),
+                reach=(fusion.lookback(self.config.level), fusion.lookahead(causal=causal, delay=ahead)),
+                grid=LEVEL_STEP,
+            )
+        channels, smooth = 1 + features if explain else 1, self.config.smooth  # the error of every feature
+        return LastStep(
+            window_channels=channels,
+            channels=channels,
+            finish=lambda: MovingMean(smooth, causal=causal),
+            reach=(smooth, 0 if causal else smooth),
+            grid=1,
         )
 
     def rows(
@@ -169,11 +213,13 @@ class Scorer:
         self.close()
 
     def score_windows(self, windows: Floats) -> Floats:
-        """(B,N,F) -> the score, and with an explanation the squared error of every feature (B,N,C)."""
+        """(B,N,F) -> what the last step needs of each row (B,N,C)."""
         begin = time.perf_counter()
         outputs = self.engine.run(windows)
         self.engine_s += time.perf_counter() - begin
         with np.errstate(over="ignore", invalid="ignore"):  # a score that is not finite is looked for later
+            if self.config.mode == "fusion":
+                return fusion_rows(windows, outputs, self.metadata.scaler)
             if self._score_is_ready:
                 score = outputs["score"]
             else:
@@ -187,7 +233,7 @@ class Scorer:
         """The model's, with what the options override."""
         given = {
             name: getattr(self.options, name)
-            for name in ("mode", "temperature", "smooth", "normalise_errors")
+            for name in ("mode", "temperature", "smooth", "normalise_errors", "level")
             if getattr(self.options, name) is not None
         }
         config = replace(self.metadata.score, **given)
@@ -199,12 +245,27 @@ class Scorer:
             )
         if self.metadata.normal is None and (config.mode == "calibrated" or config.error_kind.normalised):
             raise ConfigError(f"score mode: {config.mode} here compares {NOTHING_USUAL}")
+        if config.mode == "fusion":
+            view_statistics(self.metadata)
         return config
+
+    @property
+    def delay(self) -> int:
+        """Rows that must follow before a row is scored."""
+        if self.options.align == "window":
+            return 0
+        return int(self.metadata.model.padding == "circular") if self.options.delay is None else self.options.delay
 
     @property
     def notes(self) -> list[str]:
         """What a user should know before trusting the verdicts."""
-        return list(self.chosen.notes)
+        found = list(self.chosen.notes)
+        if self.options.delay is None and self.delay:
+            found.append(
+                f"{self.engine.path}: has circular padding, which reconstructs the last row of a window badly; rows "
+                f"are scored 1 row late (--delay 0 to change that, or train anew)"
+            )
+        return found
 
     def _check_outputs(self) -> None:
         """What the options ask for must be among the engine's outputs."""
@@ -213,11 +274,11 @@ class Scorer:
             raise ConfigError(f"explain: {self.engine.path} has no output reconstruction; export it without --outputs")
         recorded = self.metadata.score
         same_error = self.config.error_kind == recorded.error_kind
-        has_error = "reconstruction" in has or ("error" in has and same_error)
-        has_discrepancy = "discrepancy" in has or {"prior_0", "series_0"} <= has
+        has_error = "reconstruction" in has or ("error" in has and same_error and self.config.mode != "fusion")
+        has_discrepancy = "discrepancy" in has or {"prior_0", "series_0"} <= has or not self.config.uses_discrepancy
         changed = replace(self.config, smooth=recorded.smooth) != recorded
         if not (has_error and has_discrepancy) and (changed or "score" not in has):
             raise ConfigError(
-                f"score mode: {self.engine.path} has only {', '.join(self.engine.outputs)}; export it without "
-                f"--outputs to change the mode"
+                f"score mode: {self.engine.path} has only {', '.join(self.engine.outputs)}, too little for mode "
+                f"{self.config.mode}; use the associations graph, or export with --score-mode {self.config.mode}"
             )

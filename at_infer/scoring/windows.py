@@ -232,13 +232,13 @@ class MovingMean:
         """The rows that waited for neighbours that never came."""
         return np.empty((0, 1), np.float32) if self.context is None else self._advance(self.context[:0], 0)
 
-    def memory(self) -> list[Floats]:
+    def remember(self) -> dict[str, Any]:
         """What the means of rows to come depend on; of a causal mean, which holds nothing back."""
-        return [] if self.context is None else [self.context]
+        return {} if self.context is None else {"context": self.context}
 
-    def recall(self, memory: list[Floats]) -> None:
-        """Go on where `memory` was asked for."""
-        self.context = memory[0] if memory else None
+    def recall(self, kept: dict[str, Any]) -> None:
+        """Go on where `remember` was asked."""
+        self.context = kept.get("context")
 
     def _advance(self, rows: Floats, hold_back: int) -> Floats:
         if self.before + self.after == 0:

@@ -104,6 +104,12 @@ def choose_for_scoring(
     if isinstance(threshold, float | int):
         return ChosenThreshold(value=float(threshold), how="given", validation=known)
     _check_same_score(recorded, config)
+    delays = [one.delay for one in metadata.validation if one.align == "last"]
+    if align == "last" and delays and delay not in delays:
+        raise ConfigError(
+            f"delay: {source} has thresholds for delays of {', '.join(map(str, delays))} rows; choose one of them, or "
+            f"give a number as threshold"
+        )
     notes = tuple(_notes(metadata, record, source, align, delay, stride))
     if threshold is None and ratio is None and config.mode == recorded.mode:
         value, how = record.threshold.value, f"recorded in {source}"
@@ -127,11 +133,12 @@ def _check_same_score(recorded: ScoreConfig, config: ScoreConfig) -> None:
     changed = {
         "smooth": config.smooth != recorded.smooth,
         "temperature": config.mode == "published" and config.temperature != recorded.temperature,
+        "level": config.mode == "fusion" and config.level != recorded.level,
         "normalise errors": config.error_kind != replace(config, normalise_errors=recorded.normalise_errors).error_kind,
     }
     for name in (name for name, is_changed in changed.items() if is_changed):
         was = getattr(recorded, name.replace(" ", "_"))
-        shown = was if isinstance(was, bool) else f"{was:g}"
+        shown = was if isinstance(was, bool | str) else f"{was:g}"
         raise ConfigError(
             f"threshold: the model's belongs to {name} {shown}; with another {name} give a number as threshold"
         )

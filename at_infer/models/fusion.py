@@ -1,0 +1,197 @@
+"""Mode `fusion`: several views of a series at several widths, in units of validation statistics, as one score.
+
+Each view of each feature is squared and divided by its mean square on the validation part, averaged over some rows,
+and its root taken. A part is the mean of that over the features, for one view and one width; it is about 1 on normal
+rows. The score is the geometric mean of the parts: high where several of them are.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from at_infer.config import Level, ScoreConfig, ViewScale, ViewStatistics
+from at_infer.models.views import ACTIVITY, FLOOR, VIEWS, MovingMeans, SeriesViews, View
+from at_infer.models.views import lookback as views_lookback
+
+Floats = NDArray[np.float32]
+
+WIDTHS = (25, 50)
+"""Rows that the views are averaged over."""
+STD_FLOOR = 0.1
+ACTIVITIES: tuple[View, ...] = ("activity next", "activity ahead")
+STUCK = len(VIEWS)
+"""Number of a view that activity becomes where it is below normal."""
+LABELS = ("shape", "next row", "rows ahead", "burst", "burst", "level", "stuck")
+"""What a cause is called, by the number of its view."""
+EPSILON = np.float32(1e-8)
+LARGEST = np.float32(1e30)
+
+
+def lookback(level: Level) -> int:
+    """How many rows before a row its score may depend on."""
+    return views_lookback(level) + max(WIDTHS) // 2
+
+
+def lookahead(*, causal: bool, delay: int = 0) -> int:
+    """How many rows behind a row its score may depend on."""
+    after = max(after for _, after in smoothing(causal=causal, delay=delay))
+    return after if causal else after + ACTIVITY // 2
+
+
+def smoothing(*, causal: bool, delay: int = 0) -> list[tuple[int, int]]:
+    """Rows before and behind a row that each width averages over; a causal score looks ahead by `delay` at most."""
+    return [(width // 2, min(delay, (width - 1) // 2) if causal else (width - 1) // 2) for width in WIDTHS]
+
+
+def views_of(level: Level) -> tuple[View, ...]:
+    """The views that count."""
+    return tuple(view for view in VIEWS if view != "level" or level != "ignore")
+
+
+class Normalised:
+    """Signed views (n,6F) -> deviations in units of validation statistics (n,VF)."""
+
+    def __init__(self, known: ViewScale, level: Level) -> None:
+        names = ["fixed level" if view == "level" and level == "fixed" else view for view in views_of(level)]
+        zeros = [0.0] * len(known.spread["shape"])
+        self.centre: Floats = np.concatenate([known.centre.get(name, zeros) for name in names]).astype(np.float32)
+        self.weight: Floats = (1 / np.concatenate([known.spread[name] for name in names])).astype(np.float32)
+
+    def __call__(self, views: Floats) -> Floats:
+        """Each has a mean square of about 1 on validation rows."""
+        return (views[:, : len(self.centre)] - self.centre) * self.weight
+
+
+def measure_views(views: Floats, residuals: Floats) -> ViewScale:
+    """Statistics of signed views (n,6F) of validation rows, the level against its recent past, and of the residuals."""
+    parts = [*np.split(views.astype(np.float64), len(VIEWS), axis=1), residuals.astype(np.float64)]
+    found: dict[str, NDArray[np.float64]] = dict(zip([*VIEWS, "fixed level"], parts, strict=True))
+    activities = [name for name in found if name.startswith("activity")]
+    centre = {name: found[name].mean(axis=0).tolist() for name in activities}
+    spread = {name: np.sqrt(np.square(part).mean(axis=0) + FLOOR).tolist() for name, part in found.items()}
+    spread |= {name: np.maximum(found[name].std(axis=0), STD_FLOOR).tolist() for name in activities}
+    return ViewScale(centre=centre, spread=spread)
+
+
+class Fusion:
+    """One series: rows of what the engine says of them in, scores out; rows without a score begin it anew.
+
+    A row of the input is (3F,): scaled values, residuals, shapes. With `explain`, behind the score stand the part that
+    each feature has in it (F), and for each feature the number of the view that shows it most (F).
+    """
+
+    def __init__(
+        self, known: ViewStatistics, score: ScoreConfig, *, causal: bool, delay: int = 0, explain: bool = False
+    ) -> None:
+        self.level, self.causal, self.delay, self.explain = score.level, causal, delay, explain
+        scale = known.live if causal else known.whole
+        self.normalised, self.unit = Normalised(scale, score.level), np.float32(scale.unit)
+        self.features = len(known.next)
+        first = VIEWS.index(ACTIVITIES[0]) * self.features
+        self.activity = slice(first, first + len(ACTIVITIES) * self.features)
+        self.next, self.ahead = (np.asarray(c, np.float32) for c in (known.next, known.ahead))
+        self.number = 0
+        """Of the next row in its series."""
+        self._begin()
+
+    @property
+    def channels(self) -> int:
+        """Of a row that comes out."""
+        return 1 + 2 * self.features if self.explain else 1
+
+    def _begin(self) -> None:
+        self.begun = False
+        self.views = SeriesViews(self.next, self.ahead, causal=self.causal, level=self.level, number=self.number)
+        self.means = MovingMeans(smoothing(causal=self.causal, delay=self.delay))
+
+    def add(self, rows: Floats) -> Floats:
+        """Rows (n,3F), NaN without a score -> rows (m,C) that are final."""
+        found = []
+        for part, scored in _runs(rows):
+            if scored:
+                found.append(self._advance(part, end=False))
+                self.begun = True
+                self.number += len(part)
+            else:
+                if self.begun:
+                    found.append(self._advance(part[:0], end=True))
+                self.number += len(part)
+                self._begin()
+                found.append(np.full((len(part), self.channels), np.nan, np.float32))
+        return np.concatenate(found) if found else np.empty((0, self.channels), np.float32)
+
+    def end(self) -> Floats:
+        """The rows that waited for others behind them."""
+        if not self.begun:
+            return np.empty((0, self.channels), np.float32)
+        return self._advance(np.empty((0, 3 * self.features), np.float32), end=True)
+
+    def remember(self) -> dict[str, Any]:
+        """Everything that the scores of rows to come depend on: numbers and arrays by name."""
+        return {
+            "number": self.number,
+            "begun": int(self.begun),
+            **{f"views.{name}": value for name, value in self.views.remember().items()},
+            **{f"means.{name}": value for name, value in self.means.remember().items()},
+        }
+
+    def recall(self, kept: dict[str, Any]) -> None:
+        """Go on where `remember` was asked."""
+        self.number, self.begun = kept["number"], bool(kept["begun"])
+        for name, part in (("views.", self.views), ("means.", self.means)):
+            part.recall({key.removeprefix(name): value for key, value in kept.items() if key.startswith(name)})
+
+    def _advance(self, rows: Floats, *, end: bool) -> Floats:
+        x, residual, shape = np.split(rows, 3, axis=1)
+        deviations = self.normalised(self.views.add(x, residual, shape, end=end))
+        with np.errstate(over="ignore"):
+            squares = np.minimum(np.square(deviations), LARGEST)
+        count = squares.shape[1]
+        if self.explain:  # whether activity is too high or too low
+            squares = np.concatenate([squares, deviations[:, self.activity]], axis=1)
+        means = self.means.add(squares, end=end)
+        roots = [np.sqrt(mean[:, :count]).reshape(-1, count // self.features, self.features) for mean in means]
+        parts = np.stack([np.log(root.mean(axis=2) + EPSILON) for root in roots])  # (W,n,V)
+        # One by one: the order in which numpy adds up may depend on the number of rows, and with it the last bit.
+        total = sum(part[:, view] for part in parts for view in range(part.shape[1]))
+        score: Floats = np.exp(total / np.float32(parts.shape[0] * parts.shape[2]))[:, None] / self.unit
+        if not self.explain:
+            return score
+        share, view = blame(roots, parts)
+        low = means[0][:, count:].reshape(-1, 2, self.features) < 0
+        for number, name in enumerate(ACTIVITIES):
+            at = VIEWS.index(name)
+            view = np.where((view == at) & low[:, number], np.float32(STUCK), view)
+        return np.concatenate([score, share * score, view], axis=1)
+
+
+def fuse_windows(rows: Floats, known: ViewStatistics, score: ScoreConfig) -> Floats:
+    """Each window (N,3F) of a batch as a series of its own -> scores (B,N)."""
+    series = (Fusion(known, score, causal=False) for _ in rows)
+    scored = [np.concatenate([one.add(window), one.end()])[:, 0] for one, window in zip(series, rows, strict=True)]
+    return np.stack(scored)
+
+
+def blame(roots: list[Floats], parts: Floats) -> tuple[Floats, Floats]:
+    """Roots of mean squares (n,V,F), one array per width, and logarithms of the parts (W,n,V) -> two arrays (n,F).
+
+    A part counts as far as it is above normal, a feature by its share of the part. For each feature there is its share
+    of the whole, and the number of the view that shows it most.
+    """
+    shares = np.stack([root / (root.sum(axis=2, keepdims=True) + EPSILON) for root in roots])  # (W,n,V,F)
+    weighted = (np.maximum(parts, EPSILON)[..., None] * shares).sum(axis=0)  # (n,V,F)
+    features = weighted.sum(axis=1)
+    features /= features.sum(axis=1, keepdims=True) + EPSILON
+    return features, weighted.argmax(axis=1).astype(np.float32)
+
+
+def _runs(rows: Floats) -> Iterator[tuple[Floats, bool]]:
+    """Consecutive rows that all have a score, or all have none."""
+    scored = np.asarray(~np.isnan(rows).any(axis=1))
+    cuts = [0, *(np.flatnonzero(scored[1:] != scored[:-1]) + 1).tolist(), len(rows)]
+    for first, end in pairwise(cuts):
+        if end > first:
+            yield rows[first:end], bool(scored[first])
