@@ -14,7 +14,7 @@ import torch
 
 from at_infer.config import PRESETS, SCORE_MODES, DiscrepancyConfig, ModelConfig, ScoreConfig, TrainConfig
 from at_infer.errors import CheckpointError, ConfigError, DataError
-from at_infer.thresholds.ratio import QUANTILE_LEVELS
+from at_infer.thresholds.quantiles import QUANTILE_LEVELS
 from tests import oracle
 from tests.conftest import MakeData
 from training import loop
@@ -45,8 +45,8 @@ def same_weights(one: Checkpoint, other: Checkpoint) -> bool:
 def same_run(one: Checkpoint, other: Checkpoint) -> bool:
     """Weights, history and validation scores, bit for bit."""
     steps = [torch.equal(one.train["steps"][name], other.train["steps"][name]) for name in one.train["steps"]]
-    rest = [one.train["evaluations"] == other.train["evaluations"], one.quantiles == other.quantiles]
-    return same_weights(one, other) and all(steps) and all(rest) and one.threshold == other.threshold
+    rest = [one.train["evaluations"] == other.train["evaluations"], one.validation == other.validation]
+    return same_weights(one, other) and all(steps) and all(rest)
 
 
 def at_call(number: int, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +211,7 @@ def test_every_window_is_seen_once_in_an_epoch_in_another_order_each_time(
 def test_a_validation_file_is_used_for_validation(make_data: MakeData, waves: pl.DataFrame) -> None:
     own = make_data()
     other = replace_validation(own, make_data(waves * 3))
-    assert trained(own).quantiles != trained(other).quantiles
+    assert trained(own).validation != trained(other).validation
     assert torch.equal(trained(own).train["steps"]["reconstruction"], trained(other).train["steps"]["reconstruction"])
 
 
@@ -238,7 +238,7 @@ def test_validation_scores_of_every_mode_equal_a_recomputation(
 
     network = checkpoint.network()
     usual = checkpoint.normal.discrepancy[discrepancy.head_rule]
-    scores: dict[str, dict[int, float]] = {mode: {} for mode in checkpoint.quantiles}
+    scores: dict[str, dict[int, float]] = {mode: {} for mode in checkpoint.validation_of().quantiles}
     for start in data.validation.starts:
         x = torch.from_numpy(data.validation.values[start : start + 10])
         with torch.inference_mode():
@@ -268,9 +268,11 @@ def test_validation_scores_of_every_mode_equal_a_recomputation(
     for mode, by_row in scores.items():
         assert sorted(by_row) == list(range(227, 283))
         expected = np.quantile(list(by_row.values()), QUANTILE_LEVELS)
-        np.testing.assert_allclose(checkpoint.quantiles[mode], expected, rtol=2e-3, atol=1e-6, err_msg=mode)
+        np.testing.assert_allclose(
+            checkpoint.validation_of().quantiles[mode], expected, rtol=2e-3, atol=1e-6, err_msg=mode
+        )
     descending = sorted(scores["published"].values(), reverse=True)
-    threshold = checkpoint.threshold
+    threshold = checkpoint.validation_of().threshold
     assert threshold.value == pytest.approx(descending[5], rel=2e-3)  # 5 of 56 rows are at most 10 %
     assert (threshold.method, threshold.ratio, threshold.validation_rows) == ("ratio", 0.1, 56)
 

@@ -102,7 +102,8 @@ def test_the_recorded_scores_are_those_of_score_with_align_last(models: Path) ->
         assert scorer.notes == []
     known = found.score[~np.isnan(found.score)]
     np.testing.assert_allclose(quantiles(known), live_of(source).quantiles["reconstruction"], atol=1e-5)
-    assert found.is_anomaly.sum() == int(0.05 * len(known))
+    above = found.is_anomaly.sum() - int(0.05 * len(known))
+    assert above in (0, 1)  # the score of one row is the threshold, and the graph may round it up
 
 
 def test_align_last_takes_ratio_mode_and_gap_from_the_scores_of_last_rows(score: Score, edited: Edit) -> None:
@@ -167,7 +168,8 @@ def test_a_trained_model_flags_the_share_of_normal_rows_that_its_threshold_was_m
     t = np.arange(12_000)
     noise = np.random.default_rng(0).normal(scale=0.1, size=(2, len(t)))
     frame = pl.DataFrame({"a": np.sin(t / 4) + noise[0], "b": 5 + 2 * np.cos(t / 6) + noise[1]})
-    model = ModelConfig(features=2, window=20, width=16, heads=2, layers=1, feed_forward=16)
+    shape = {"features": 2, "window": 20, "width": 16, "heads": 2, "layers": 1, "feed_forward": 16}
+    model = ModelConfig(**shape, padding="circular")  # for which the last row of a window is the hardest
     data = make_data(frame.head(8_000), window=20)
     trained = fit(data, model, replace(PRESETS["paper"].train, epochs=6, learning_rate=3e-3), ScoreConfig(), ratio=0.05)
     export_model(trained, "0" * 64, tmp_path, ExportConfig(engine="none"))
