@@ -328,13 +328,13 @@ class TrainConfig(Config):
     """Weight of the discrepancy in the loss."""
     learning_rate: float = 1e-3
     """Of Adam, between warm-up and cool-down."""
-    warm_up: float = 0.02
+    warm_up: float = 0.05
     """Share of the budget during which the learning rate rises."""
     cool_down: float = 0.2
     """Share of the budget during which it falls; 0: it never does, and training ends without."""
     batch_size: int = 32
     """Windows per step."""
-    max_steps: int | None = 500
+    max_steps: int | None = 400
     """The budget in steps, cool-down included."""
     epochs: int | None = None
     """The budget in passes over the training windows; the smaller of the two holds."""

@@ -18,7 +18,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?", default=Path("walk-through"))
     parser.add_argument("--rows", type=int, nargs=3, default=[20_000, 10_000, 20_000], help="train, validation, test")
-    parser.add_argument("--max-steps", type=int, default=1500, help="budget of the training")
+    parser.add_argument("--max-steps", type=int, default=400, help="budget of the training")
     args = parser.parse_args()
     folder: Path = args.folder
     folder.mkdir(parents=True, exist_ok=True)

@@ -105,7 +105,7 @@ def train(
         int | None,
         typer.Option(
             help="Budget: at most this many steps. Training ends earlier if the validation loss has stopped falling.",
-            show_default=f"{DEFAULT.max_steps}; 300 with --from",
+            show_default=f"{DEFAULT.max_steps}; a fifth of it with --from",
             rich_help_panel=TRAINING,
         ),
     ] = None,
