@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # Threads that wait asleep do not take the time of those that work; on a shared machine tests run several times faster.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo test lint bench browser screenshots clean
+.PHONY: demo check test lint bench browser screenshots clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -20,10 +20,17 @@ demo: $(INSTALLED)
 	mkdir -p $(DEMO)
 	$(BIN)/at-infer demo -o $(DEMO)
 
-# Two processes of one thread each, whatever they start; the tests of a file stay together, and so do all that start Ray.
-test: export OMP_NUM_THREADS ?= 1
+# Two processes of one thread each, whatever they start; tests of one group, such as all that start Ray, stay together.
+check test: export OMP_NUM_THREADS ?= 1
+PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
+
+# Lint, types and the fast tests: two minutes.
+check: lint
+	$(PYTEST) -m "not (ray or browser or tensorrt or documents or slow)"
+
+# Everything.
 test: lint browser
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(PYTEST)
 
 # Reports are tested in a real browser. Where none can be had, those tests are skipped, and the summary says so.
 browser:

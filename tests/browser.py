@@ -58,7 +58,7 @@ class Browser:
     def number(self, selector: str) -> float:
         return float(self.text(selector).replace(",", ""))
 
-    def wait(self, true: Callable[[], Any], seconds: float = 20) -> None:
+    def wait(self, true: Callable[[], Any], seconds: float = 300) -> None:
         end = time.monotonic() + seconds
         while not true():
             assert time.monotonic() < end, "the page did not get there"

@@ -1,8 +1,10 @@
 """Fixtures that several files use, and what happens to GPU tests where there is no GPU."""
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,22 +13,39 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
+from onnx import ModelProto
 
 from at_infer import score_file
 from at_infer.cli import app
 from at_infer.engines.tensorrt import plan as trt
 from at_infer.engines.tensorrt.gpu import Gpu
-from tests.checkpoints import FEATURES, WINDOW, checkpoint
+from tests.checkpoints import FEATURES, PLAIN, WINDOW, checkpoint
 from tests.fake_gpu import VERSION, FakeDevice, FakeEngine, fake_tensorrt
+from tests.once import Once, make_once, trace_once
 from tests.options import by_kind
 from tests.scored import Edit, Score, Scored, variant
+from training.checkpoint import Checkpoint
 from training.data import DataConfig, TrainingData, load
 
 # A shell that starts tests in the background lets them ignore Ctrl-C, and so would every process they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# The same examples on every machine, however slow: a test that fails, fails again. An example whose fixtures are shared
+# with the next writes what the next replaces.
+settings.register_profile(
+    "steady",
+    deadline=None,
+    derandomize=True,
+    max_examples=50,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("steady")
+
 WriteParquet = Callable[..., Path]
 MakeData = Callable[..., TrainingData]
+Trace = Callable[..., ModelProto]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -76,18 +95,58 @@ def make_data(write_parquet: WriteParquet, waves: pl.DataFrame) -> MakeData:
 
 
 @pytest.fixture(scope="session")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with both graphs of the small checkpoint: exporting takes seconds, so it is done once."""
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """Make a folder once for all workers of this run."""
+    own = tmp_path_factory.getbasetemp()
+    return partial(make_once, own.parent if "PYTEST_XDIST_WORKER" in os.environ else own)
+
+
+@pytest.fixture(scope="session")
+def trace(once: Once) -> Trace:
+    """A graph as ONNX, traced once for all workers of this run."""
+    return partial(trace_once, once)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _exports_trace_once(trace: Trace) -> Iterator[None]:
+    """Exports in this process trace no graph that was traced before; those in other processes do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("export.pipeline.trace", trace)
+        yield
+
+
+def exported(once: Once, name: str, source: Checkpoint) -> Path:
+    """A folder with both graphs of a checkpoint: exporting takes seconds, so it is done once."""
     from export.pipeline import ExportConfig, export_model
 
-    folder = tmp_path_factory.mktemp("models")
-    export_model(checkpoint(), "0" * 64, folder, ExportConfig(engine="none"))
-    return folder
+    return once(name, lambda folder: export_model(source, "0" * 64, folder, ExportConfig(engine="none")))
+
+
+@pytest.fixture(scope="session")
+def models(once: Once) -> Path:
+    """The small checkpoint as a user exports it, with the score that training chooses by default."""
+    return exported(once, "models", checkpoint())
+
+
+@pytest.fixture(scope="session")
+def plain_models(once: Once) -> Path:
+    """The same network with mode reconstruction: a score is the error of its own row, neither centred nor smoothed."""
+    return exported(once, "plain_models", checkpoint(score=PLAIN))
 
 
 @pytest.fixture
 def score(models: Path, tmp_path: Path) -> Score:
     """Score a file, a folder, or the rows of a frame; options by name."""
+    return score_by(models, tmp_path)
+
+
+@pytest.fixture
+def plain_score(plain_models: Path, tmp_path: Path) -> Score:
+    """The same by mode reconstruction."""
+    return score_by(plain_models, tmp_path)
+
+
+def score_by(models: Path, tmp_path: Path) -> Score:
 
     def run(source: pl.DataFrame | Path | str, **given: Any) -> Scored:
         if isinstance(source, pl.DataFrame):
@@ -105,6 +164,12 @@ def score(models: Path, tmp_path: Path) -> Score:
 def edited(models: Path, tmp_path: Path) -> Edit:
     """The model with other metadata or fewer outputs."""
     return lambda **changes: variant(models / "model.onnx", tmp_path / "edited.onnx", **changes)
+
+
+@pytest.fixture
+def plain_edited(plain_models: Path, tmp_path: Path) -> Edit:
+    """The same of the model with mode reconstruction."""
+    return lambda **changes: variant(plain_models / "model.onnx", tmp_path / "edited.onnx", **changes)
 
 
 @pytest.fixture

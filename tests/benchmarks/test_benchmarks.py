@@ -21,6 +21,7 @@ def export_matrix(path: Path, *options: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_the_export_matrix_ends_in_one_json_line(tmp_path: Path) -> None:
     checkpoint().save(tmp_path / "ckpt.pt")
     done = export_matrix(tmp_path / "ckpt.pt", "--precision", "fp32", "--repeats", "1", "--batch", "8")
@@ -36,6 +37,7 @@ def test_the_export_matrix_ends_in_one_json_line(tmp_path: Path) -> None:
         assert row["plan_bytes"] > 0
 
 
+@pytest.mark.slow
 def test_verdicts_are_counted_for_every_row(tmp_path: Path) -> None:
     source = checkpoint()
     source.save(tmp_path / "ckpt.pt")
@@ -50,10 +52,11 @@ def test_verdicts_are_counted_for_every_row(tmp_path: Path) -> None:
     assert found["rows"] == 205
     (entry,) = found["precisions"]
     assert entry["precision"] == "int8-dynamic"
-    assert 0.5 < entry["unchanged"] <= 1
-    assert 0.5 < entry["spearman"] <= 1
+    assert 0.9 < entry["unchanged"] <= 1
+    assert 0.9 < entry["spearman"] <= 1
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_checkpoint_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "ckpt.pt").write_text("nothing")
     done = export_matrix(tmp_path / "ckpt.pt")
@@ -62,9 +65,9 @@ def test_a_file_that_is_no_checkpoint_is_one_line(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_the_floor_has_the_products_of_the_graph(models: Path) -> None:
+def test_the_floor_has_the_products_of_the_graph(plain_models: Path) -> None:
     network = checkpoint().network()
-    check_products(models / "model.onnx", network)
+    check_products(plain_models / "model.onnx", network)
     found = floor(network, batch=2, threads=1)()
     assert [list(product.shape) for product in found] == [
         [2, *left[:-1], right[-1]] for left, right in product_shapes(network)

@@ -41,6 +41,7 @@ def test_options_reach_the_program(tmp_path):
     assert answer.stdout.split() == ["-m", "benchmarks.edge", "--quick", "-o", str(tmp_path / "x.json")]
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_not_there_is_one_line(tmp_path):
     command = [sys.executable, "-m", "benchmarks.edge", "-o", str(tmp_path / "absent" / "edge.json")]
     answer = subprocess.run(command, capture_output=True, text=True, cwd=SCRIPT.parent.parent)

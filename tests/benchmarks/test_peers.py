@@ -45,6 +45,7 @@ def test_a_contestant_that_cannot_run_says_why(tmp_path):
         peers.Worker(sys.executable, "isolation_forest", tmp_path)
 
 
+@pytest.mark.slow
 def test_a_contestant_answers_over_its_pipe(tmp_path):
     import polars as pl
 

@@ -15,6 +15,7 @@ from tests.conftest import Answer
 Cli = Callable[..., Answer]
 
 
+@pytest.mark.slow
 def test_it_ends_with_a_report_and_three_commands(run_cli: Cli, tmp_path: Path) -> None:
     folder = tmp_path / "my demo"
     answer = run_cli("demo", "-o", folder, "--quick")

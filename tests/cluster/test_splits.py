@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from at_infer.cluster.inputs import find_series
@@ -242,7 +242,8 @@ def both_ways(
     return pl.read_parquet(folder / "plain.parquet"), told[0], read_splits(folder / "apart"), told[1]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.slow
+@settings(max_examples=40)
 @given(
     series=st.lists(st.integers(1, 150), min_size=1, max_size=5),
     parts=st.lists(st.integers(1, 120), max_size=4),

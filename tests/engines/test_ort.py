@@ -8,26 +8,16 @@ import onnx
 import pytest
 import torch
 
-from at_infer.config import ScoreConfig
 from at_infer.engines import open_engine
 from at_infer.errors import EngineError
-from export.pipeline import ExportConfig, export_model
-from export.to_onnx import trace
 from tests.checkpoints import checkpoint, raw_windows
 from tests.export.test_parity import graph
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("export")
-    export_model(checkpoint(score=ScoreConfig(mode="paper")), "0" * 64, folder, ExportConfig(engine="none"))
-    return folder
-
-
-def test_scores_are_those_of_pytorch(folder):
-    source = checkpoint(score=ScoreConfig(mode="paper"))
+def test_scores_are_those_of_pytorch(models):
+    source = checkpoint()
     windows = raw_windows(9, source)
-    with open_engine(folder / "model.onnx") as engine:
+    with open_engine(models / "model.onnx") as engine:
         assert engine.metadata is not None
         assert engine.metadata.columns == ["f00", "f01", "f02"]
         found = engine.score(windows)
@@ -35,32 +25,33 @@ def test_scores_are_those_of_pytorch(folder):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_the_associations_graph_scores_like_the_fused_one(folder):
+def test_the_associations_graph_scores_like_the_fused_one(models):
     windows = raw_windows(9, checkpoint())
-    with open_engine(folder / "model.onnx") as fused, open_engine(folder / "model.associations.onnx") as raw:
+    with open_engine(models / "model.onnx") as fused, open_engine(models / "model.associations.onnx") as raw:
         np.testing.assert_allclose(raw.score(windows), fused.score(windows), rtol=1e-5, atol=1e-5)
 
 
-def test_threads_do_not_change_a_score(folder):
+def test_threads_do_not_change_a_score(models):
     windows = raw_windows(33, checkpoint())
-    with open_engine(folder / "model.onnx", threads=1) as one, open_engine(folder / "model.onnx", threads=2) as two:
+    with open_engine(models / "model.onnx", threads=1) as one, open_engine(models / "model.onnx", threads=2) as two:
         np.testing.assert_allclose(one.score(windows), two.score(windows), atol=1e-6)
 
 
-def test_denormal_numbers_of_the_caller_are_left_alone(folder):
+def test_denormal_numbers_of_the_caller_are_left_alone(models):
     program = (
         "import sys, numpy as np; from pathlib import Path; from at_infer.engines.ort import open_session; "
         "open_session(Path(sys.argv[1])); sys.exit(int(np.nextafter(0, 1) * 1.0 == 0))"
     )
-    subprocess.run([sys.executable, "-c", program, str(folder / "model.onnx")], check=True)
+    subprocess.run([sys.executable, "-c", program, str(models / "model.onnx")], check=True)
 
 
-def test_windows_of_another_shape_are_refused(folder):
-    with open_engine(folder / "model.onnx") as engine, pytest.raises(EngineError, match="takes windows of shape"):
+def test_windows_of_another_shape_are_refused(models):
+    with open_engine(models / "model.onnx") as engine, pytest.raises(EngineError, match="takes windows of shape"):
         engine.run(np.zeros((2, 20, 4), np.float32))
 
 
-def test_an_onnx_file_of_someone_else_opens_and_says_what_it_lacks(tmp_path):
+@pytest.mark.slow
+def test_an_onnx_file_of_someone_else_opens_and_says_what_it_lacks(trace, tmp_path):
     onnx.save(trace(graph(checkpoint()), ["score", "error", "discrepancy", "reconstruction"]), tmp_path / "bare.onnx")
     with open_engine(tmp_path / "bare.onnx") as engine:
         assert engine.metadata is None
@@ -88,17 +79,17 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("provider", ["cuda", "tensorrt"])
-def test_a_provider_that_does_not_work_is_an_error_not_a_fall_back(folder, provider):
+def test_a_provider_that_does_not_work_is_an_error_not_a_fall_back(models, provider):
     if torch.cuda.is_available():
-        with open_engine(folder / "model.onnx", provider=provider) as engine:
+        with open_engine(models / "model.onnx", provider=provider) as engine:
             assert provider in engine.describe()
     else:
         with pytest.raises(EngineError, match="provider"):
-            open_engine(folder / "model.onnx", provider=provider)
+            open_engine(models / "model.onnx", provider=provider)
 
 
 @pytest.mark.gpu
-def test_cuda_scores_like_the_cpu(folder):
+def test_cuda_scores_like_the_cpu(models):
     windows = raw_windows(9, checkpoint())
-    with open_engine(folder / "model.onnx") as cpu, open_engine(folder / "model.onnx", provider="cuda") as gpu:
+    with open_engine(models / "model.onnx") as cpu, open_engine(models / "model.onnx", provider="cuda") as gpu:
         np.testing.assert_allclose(gpu.score(windows), cpu.score(windows), rtol=1e-3, atol=1e-5)

@@ -156,7 +156,7 @@ def test_events_are_found_by_any_alarm_inside(pair: tuple[np.ndarray, np.ndarray
     assert found["detection_delay_rows"] == (pytest.approx(np.mean(delays)) if delays else None)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(pairs())
 def test_affiliation_agrees_with_its_integrals_sampled_finely(pair: tuple[np.ndarray, np.ndarray]) -> None:
     labels, alarms = pair
@@ -228,7 +228,7 @@ def test_vus_is_the_mean_over_buffers_of_areas_computed_threshold_by_threshold(
     assert surface(labels, scores, 12) == pytest.approx(tuple(expected))
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(pairs(), st.integers(0, 9))
 def test_vus_where_edges_meet_and_at_both_ends(pair: tuple[np.ndarray, np.ndarray], seed: int) -> None:
     labels, _ = pair

@@ -15,7 +15,6 @@ from at_infer.errors import ExportError
 from export import parity
 from export.graphs import OUTPUTS, AssociationsGraph, ScoreGraph, lower_precision
 from export.quantize import quantize_for_cpus, quantize_for_engines
-from export.to_onnx import trace
 from tests.checkpoints import checkpoint, raw_windows
 
 
@@ -24,7 +23,7 @@ def graph(source, network=None) -> ScoreGraph:
 
 
 @pytest.fixture(scope="module")
-def traced() -> onnx.ModelProto:
+def traced(trace) -> onnx.ModelProto:
     return trace(graph(checkpoint(score=ScoreConfig(mode="paper"))), OUTPUTS)
 
 
@@ -40,6 +39,7 @@ def edited(model: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
+@pytest.mark.slow
 def test_a_faithful_graph_passes_on_every_kind_of_window(traced):
     source = checkpoint(score=ScoreConfig(mode="paper"))
     figures = check(traced, real=raw_windows(10, source, seed=5))
@@ -53,43 +53,45 @@ def test_a_faithful_graph_passes_on_every_kind_of_window(traced):
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("padding", get_args(Padding))
-def test_networks_of_either_padding_pass_and_are_not_mistaken_for_each_other(padding, precision):
-    source = checkpoint(padding=padding, layers=1)
+def test_networks_of_either_padding_pass_and_are_not_mistaken_for_each_other(trace, padding, precision):
+    source = checkpoint(score=PLAIN, padding=padding, layers=1)
     network = source.network()
     if precision == "fp16":
         lower_precision(network, torch.float16)
     model = trace(graph(source, network), OUTPUTS)
     check(model, source, precision=precision)
-    wrong = checkpoint(padding="circular" if padding == "replicate" else "replicate", layers=1)
+    wrong = checkpoint(score=PLAIN, padding="circular" if padding == "replicate" else "replicate", layers=1)
     with pytest.raises(ExportError):
         check(model, wrong, precision=precision)
 
 
-@pytest.mark.parametrize("mode", SCORE_MODES)
-def test_every_score_mode_passes(mode):
-    source = checkpoint(score=ScoreConfig(mode=mode))
-    check(trace(graph(source), OUTPUTS), source)
+NORMALISED = [("reconstruction", "fp32"), ("centred", "fp32"), ("centred", "fp16"), ("calibrated", "fp16")]
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16"])
-@pytest.mark.parametrize("mode", ["reconstruction", "centred", "calibrated"])
-def test_modes_with_normalised_errors_pass_in_full_and_half_precision(mode, precision):
-    source = checkpoint(score=ScoreConfig(mode=mode, normalise_errors=True))
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mode", "precision", "normalise"),
+    [*((mode, "fp32", False) for mode in SCORE_MODES), *((*case, True) for case in NORMALISED)],
+)
+def test_every_score_mode_passes(trace, mode, precision, normalise):
+    source = checkpoint(score=ScoreConfig(mode=mode, normalise_errors=normalise), layers=1)
     network = source.network()
     if precision == "fp16":
         lower_precision(network, torch.float16)
     check(trace(graph(source, network), OUTPUTS), source, precision=precision)
 
 
-def test_the_associations_graph_passes():
+@pytest.mark.slow
+def test_the_associations_graph_passes(trace):
     source = checkpoint()
     reference = AssociationsGraph(source.network(), source.scaler)
     figures = parity.check(trace(reference, reference.outputs), reference, precision="fp32", threshold=0.0)
     assert "prior_1" in figures["scale floor"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp16", "bf16", "int8", "int8-dynamic"])
-def test_lower_precisions_pass_with_their_own_tolerances_and_fail_with_those_of_fp32(precision):
+def test_lower_precisions_pass_with_their_own_tolerances_and_fail_with_those_of_fp32(trace, precision):
     source = checkpoint(score=ScoreConfig(mode="paper"))
     network = source.network()
     lower_precision(network, {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision, torch.float32))
@@ -104,6 +106,24 @@ def test_lower_precisions_pass_with_their_own_tolerances_and_fail_with_those_of_
         check(model, precision="fp32")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["prior", "series", "sigma"])
+def test_associations_of_int8_that_are_wrong_are_refused(trace, kind):
+    """Tolerances are wide there, but not so wide that any probability passes."""
+    source = checkpoint()
+    reference = AssociationsGraph(source.network(), source.scaler)
+    model = edited(trace(reference, reference.outputs))
+    name = f"{kind}_1"
+    for node in model.graph.node:
+        for names in (node.input, node.output):
+            names[:] = ["right" if given == name else given for given in names]
+    model.graph.node.append(onnx.helper.make_node("Sub", ["one", "right"], [name]))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(1), "one"))
+    with pytest.raises(ExportError, match=rf"output {name}\["):
+        parity.check(model, reference, precision="int8", threshold=0.0)
+
+
+@pytest.mark.slow
 def test_a_dropped_epsilon_is_refused(traced):
     model = edited(traced)
     for node in model.graph.node:
@@ -114,6 +134,7 @@ def test_a_dropped_epsilon_is_refused(traced):
         check(model)
 
 
+@pytest.mark.slow
 def test_a_changed_weight_is_refused_and_the_worst_element_named(traced):
     model = edited(traced)
     bias = next(t for t in model.graph.initializer if t.name == "network.projection.bias")
@@ -122,6 +143,7 @@ def test_a_changed_weight_is_refused_and_the_worst_element_named(traced):
         check(model)
 
 
+@pytest.mark.slow
 def test_a_missing_layer_average_is_refused(traced):
     model = edited(traced)
     scale = next(t for t in model.graph.initializer if t.name == "scale.deviation")
@@ -130,6 +152,7 @@ def test_a_missing_layer_average_is_refused(traced):
         check(model)
 
 
+@pytest.mark.slow
 def test_tolerances_can_be_given(traced):
     with pytest.raises(ExportError, match="the difference may be"):
         check(traced, tolerance=parity.Tolerance(0.0, 1e-12))

@@ -22,12 +22,14 @@ from at_infer.models.sidecar import load_sidecar, runtime_cache_path, sidecar_pa
 from export import to_tensorrt
 from export.graphs import OUTPUTS, ScoreGraph, lower_precision
 from export.quantize import quantize_for_engines
-from export.to_onnx import trace
 from export.to_tensorrt import BatchProfile, build_plan, choose_flavour, parse_compute_capabilities
 from tests.exported import metadata
 from training.model import AnomalyTransformer
 
-pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="TensorRT-RTX has no wheels for macOS")
+pytestmark = [
+    pytest.mark.tensorrt,
+    pytest.mark.skipif(sys.platform == "darwin", reason="TensorRT-RTX has no wheels for macOS"),
+]
 
 CONFIGS = {
     "tiny": ModelConfig(features=3, window=8, width=16, heads=2, layers=1, feed_forward=16),
@@ -54,25 +56,25 @@ class AllHalf(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def onnx_file(tmp_path_factory):
-    """Traced once per model and precision: tracing takes longer than building."""
-    folder = tmp_path_factory.mktemp("onnx")
+def onnx_file(once, trace):
+    """The file of a model and precision; tracing takes longer than building."""
+
+    def write(path, size, precision):
+        if precision == "int8":
+            windows = np.random.default_rng(0).normal(size=(8, *shape(size))).astype(np.float32)
+            model = quantize_for_engines(onnx.load(make(size)), windows)
+        else:
+            model = trace_graph(trace, CONFIGS[size], precision)
+        onnx.save(model, path)
 
     def make(size, precision="fp32"):
-        path = folder / f"{size}-{precision}.onnx"
-        if not path.exists():
-            if precision == "int8":
-                windows = np.random.default_rng(0).normal(size=(8, *shape(size))).astype(np.float32)
-                model = quantize_for_engines(onnx.load(make(size)), windows)
-            else:
-                model = trace_graph(CONFIGS[size], precision)
-            onnx.save(model, path)
-        return path
+        folder = once(f"{size}-{precision}", lambda target: write(target / "model.onnx", size, precision))
+        return folder / "model.onnx"
 
     return make
 
 
-def trace_graph(config, precision):
+def trace_graph(trace, config, precision):
     torch.manual_seed(0)
     network = AnomalyTransformer(config).eval()
     if precision == "all-half":
@@ -115,8 +117,10 @@ def write_graph(path, nodes, *, inputs=("window",), shape=("batch", 8, 3)):
 # Plans
 
 
-@pytest.mark.parametrize("capabilities", [[80], [86], [89], [120], [121], [80, 86, 89, 120]])
-@pytest.mark.parametrize("size", ["tiny", "paper"])
+@pytest.mark.parametrize(
+    ("size", "capabilities"),
+    [*(("tiny", [number]) for number in (80, 86, 89, 120, 121)), ("paper", [80, 86, 89, 120])],
+)
 def test_fp32_plans_are_built_for_one_or_several_architectures(tmp_path, onnx_file, size, capabilities):
     plan_path, described = build(onnx_file(size), tmp_path, capabilities=capabilities)
     assert plan_path.read_bytes().startswith(b"vtrt")

@@ -33,7 +33,7 @@ def engines(models):
 # The same scores as those of a file
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_scores_are_those_of_a_file_whatever_the_order_and_the_chunks(engines, data):
     fill = data.draw(st.sampled_from(["error", "forward", "mean"]), "fill")

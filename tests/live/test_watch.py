@@ -23,7 +23,7 @@ from at_infer.live.rows import RowReader
 from at_infer.live.scorer import StreamScorer
 from at_infer.live.watch import Watch
 from at_infer.scoring.options import ScoreOptions
-from tests.checkpoints import WINDOW
+from tests.checkpoints import WINDOW, checkpoint
 from tests.conftest import Answer
 from tests.first_column import FirstColumn, N
 from tests.scored import COLUMNS, rows
@@ -308,6 +308,8 @@ def test_a_state_that_cannot_be_written_now_does_not_stop_the_stream(tmp_path):
 
 # The command
 
+SMOOTH = checkpoint().score.smooth
+
 
 @pytest.fixture(scope="module")
 def table() -> pl.DataFrame:
@@ -341,6 +343,7 @@ def refused(answer: Answer) -> str:
     return answer.err.removeprefix("error: ").rstrip()
 
 
+@pytest.mark.slow
 def test_scores_equal_those_of_the_file_scored_as_a_live_system_would(models, table, score, tmp_path):
     engine = models / "model.onnx"
     options = {"smooth": 4, "threshold": 1.2}
@@ -370,6 +373,7 @@ def test_scores_equal_those_of_the_file_scored_as_a_live_system_would(models, ta
     assert answer.err == summary
 
 
+@pytest.mark.slow
 def test_time_and_series_columns_of_the_training_are_expected_unless_told_otherwise(edited, table):
     engine = edited(time_column="t", series_column="s")
     base = [sys.executable, "-m", "at_infer", "watch", "--engine", str(engine), "--threads", "1"]
@@ -398,7 +402,7 @@ class Live:
     def end(self, number: signal.Signals | None = None) -> Answer:
         if number is not None:
             self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=120)
+        out, err = self.process.communicate(timeout=600)
         return Answer(self.process.returncode, out, err)
 
 
@@ -419,6 +423,7 @@ def live(models: Path) -> Iterator[Callable[..., Live]]:
             pipe.close()
 
 
+@pytest.mark.slow
 def test_answers_come_while_the_pipe_stays_open(live, table):
     process = live("--max-delay-ms", 0)
     for part in (table.head(2), table.slice(2, 1), table.slice(3, 4)):
@@ -427,6 +432,7 @@ def test_answers_come_while_the_pipe_stays_open(live, table):
     assert process.end().code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_signal_flushes_what_is_pending(live, table, tmp_path, number, code):
     process = live("--max-delay-ms", 1e9, "--batch-size", 1000, "--state", tmp_path / "state")
@@ -442,16 +448,18 @@ def test_a_signal_flushes_what_is_pending(live, table, tmp_path, number, code):
     assert (tmp_path / "state").exists()
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_ends_it_quietly(live, table):
     process = live("--max-delay-ms", 0)
     process.put(json_lines(table.head(3)))
     process.get(3)
     process.process.stdout.close()
     process.put(json_lines(table.slice(3, 3)))
-    code = process.process.wait(timeout=120)
+    code = process.process.wait(timeout=600)
     assert (code, process.process.stderr.read()) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_exit_code_1(models, table):
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -465,6 +473,7 @@ def test_a_full_disk_is_one_line_and_exit_code_1(models, table):
     assert (done.returncode, done.stderr) == (1, "error: stdout: cannot be written (No space left on device)\n")
 
 
+@pytest.mark.slow
 def test_a_followed_file_may_grow_be_rotated_and_be_truncated(live, table, tmp_path):
     log = tmp_path / "log.csv"
     header, *lines = table.write_csv().splitlines(keepends=True)
@@ -491,6 +500,7 @@ def test_a_followed_file_may_grow_be_rotated_and_be_truncated(live, table, tmp_p
     assert answer.err.startswith("9 rows of 3 series: 0 scored")
 
 
+@pytest.mark.slow
 def test_with_a_state_a_restart_scores_on_as_if_nothing_had_happened(models, table, tmp_path):
     engine, state = models / "model.onnx", tmp_path / "state"
     words = ["--smooth", 3, "--threshold", 1.0]
@@ -506,6 +516,7 @@ def test_with_a_state_a_restart_scores_on_as_if_nothing_had_happened(models, tab
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state"]
 
 
+@pytest.mark.slow
 def test_a_killed_follower_goes_on_from_its_state_without_losing_a_row(live, models, table, tmp_path):
     log, state = tmp_path / "log.jsonl", tmp_path / "state"
     lines = json_lines(table).splitlines(keepends=True)
@@ -535,6 +546,7 @@ def test_a_killed_follower_goes_on_from_its_state_without_losing_a_row(live, mod
     np.testing.assert_allclose(scores, expected.score, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_state_of_another_model_is_refused_with_one_line(models, table, edited, tmp_path):
     state = tmp_path / "state"
     text = json_lines(table.head(3))
@@ -562,8 +574,8 @@ def test_the_state_of_another_model_is_refused_with_one_line(models, table, edit
         (["--header", "s,t"], "header: column 'f00' is missing among 's', 't'; name every column of a line"),
         (["--state", "folder"], "folder: is a folder; give a file name"),
         (
-            ["--smooth", "3"],
-            "threshold: the model's belongs to smooth 1; with another smooth give a number as threshold",
+            ["--smooth", str(SMOOTH + 1)],
+            f"threshold: the model's belongs to smooth {SMOOTH}; with another smooth give a number as threshold",
         ),
     ],
 )
@@ -575,6 +587,7 @@ def test_options_that_cannot_work_are_one_line(run_cli, models, tmp_path, monkey
     assert refused(run_cli(*base, *words)).startswith(message)
 
 
+@pytest.mark.slow
 def test_a_closed_stdin_is_one_line(models):
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" <&-', "sh", *command(models / "model.onnx")],

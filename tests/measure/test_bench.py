@@ -1,6 +1,7 @@
 """`at-infer bench`: figures, agreement, and who could not run."""
 
 import json
+import shutil
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
@@ -11,18 +12,18 @@ import pytest
 from at_infer.measure import gpu_sensors
 from at_infer.measure.bench import Contestant, compare, figures, measure
 from at_infer.measure.gpu_sensors import Reading
-from export.pipeline import ExportConfig, export_model
 from tests.checkpoints import checkpoint, raw_windows
 from tests.exported import MODEL
 from tests.fake_gpu import DOUBLED, ERROR, STEPS, WINDOW, write_plan
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("bench")
-    source = checkpoint()
+@pytest.fixture
+def folder(models, tmp_path):
+    """A checkpoint, its graph and rows to score."""
+    source, folder = checkpoint(), tmp_path / "bench"
+    folder.mkdir()
     source.save(folder / "ckpt.pt")
-    export_model(source, "0" * 64, folder, ExportConfig(engine="rtx", compute_capabilities=(89,)))
+    shutil.copyfile(models / "model.onnx", folder / "model.onnx")
     pl.DataFrame(raw_windows(10, source).reshape(-1, 3), schema=source.columns).write_parquet(folder / "data.parquet")
     return folder
 
@@ -67,10 +68,11 @@ def test_agreement_is_measured_against_the_first():
     assert changed.verdicts_changed == pytest.approx(1 / 20)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # raised inside torch.compile
 def test_engines_and_pytorch_side_by_side_and_a_plan_that_needs_a_gpu(run_cli, folder, tmp_path):
     answer = run_cli(
-        "bench", "--engine", folder / "model.onnx", "--engine", folder / "model.trt", "--batch", "1,4",
+        "bench", "--engine", folder / "model.onnx", "--engine", write_plan(tmp_path, "rtx"), "--batch", "1,4",
         "--duration", "0.01", "--against", "pytorch", "--checkpoint", folder / "ckpt.pt",
         "--check", folder / "data.parquet", "--plot", tmp_path / "plot.svg", "--json",
     )  # fmt: skip

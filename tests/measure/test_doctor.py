@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from typing import Any
 
 import onnx
@@ -114,16 +113,14 @@ def test_a_broken_core_is_an_error_after_the_report(run_cli, monkeypatch, here):
     assert answer.err == "error: doctor: polars cannot be loaded (crashed)\n"
 
 
-def test_it_is_quick_and_loads_nothing_heavy_itself():
+def test_it_loads_nothing_heavy_itself():
     code = (
         "import sys\nfrom at_infer.cli import app\ntry:\n    app(['doctor', '--json'])\nexcept SystemExit:\n    pass\n"
         "heavy = {'numpy', 'polars', 'onnxruntime', 'torch', 'onnx', 'tensorrt_rtx_bindings'} & set(sys.modules)\n"
         "sys.exit(f'loaded {heavy}' if heavy else 0)\n"
     )
-    started = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert time.monotonic() - started < 30  # a second or two on a machine that is not shared
 
 
 def test_with_a_gpu_and_everything_installed_every_command_works(here):

@@ -174,10 +174,11 @@ def scores_and_data(score: Score, tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_the_feature_to_blame_is_named_and_shown(
-    report: Callable[..., Page], scores_and_data: tuple[Path, Path], models: Path
+    report: Callable[..., Page], scores_and_data: tuple[Path, Path], plain_score: Score, plain_models: Path
 ) -> None:
-    scores, data = scores_and_data
-    page = report(scores, "--data", data, "--engine", models / "model.associations.onnx")
+    data = scores_and_data[1]
+    scores = plain_score(data, explain="all").path
+    page = report(scores, "--data", data, "--engine", plain_models / "model.associations.onnx")
     top, share, exact = page.description["segments"]["top"][0][0]
     detail = page.description["details"][0]
     assert (top, exact, detail["names"][0], detail["reconstructed"]) == ("f01", True, "f01", True)
@@ -210,6 +211,7 @@ def test_what_is_missing_is_said(report: Callable[..., Page], score: Score, tmp_
     assert "--rows-per-day" not in " ".join(report(scores, "--interval", "60").description["notes"])
 
 
+@pytest.mark.slow
 def test_images_show_the_same_figures(
     run_cli: Cli, scores_and_data: tuple[Path, Path], models: Path, tmp_path: Path
 ) -> None:

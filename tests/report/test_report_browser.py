@@ -18,10 +18,14 @@ from tests.checkpoints import checkpoint
 from tests.report_pages import NASTY, minutes, noisy_scores, write_scores
 from tests.scored import COLUMNS, rows
 
-pytestmark = pytest.mark.skipif(
-    browsers.CHROMIUM is None or browsers.DRIVER is None,
-    reason="no chromium with its driver; on Debian: apt-get install chromium chromium-driver",
-)
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.xdist_group("browser"),
+    pytest.mark.skipif(
+        browsers.CHROMIUM is None or browsers.DRIVER is None,
+        reason="no chromium with its driver; on Debian: apt-get install chromium chromium-driver",
+    ),
+]
 ROWS = 6000
 
 

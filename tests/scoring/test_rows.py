@@ -172,7 +172,7 @@ piece_sizes = st.lists(st.integers(0, 12), min_size=1, max_size=6).filter(any)
 
 
 @given(case=cases(), pieces=piece_sizes)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_streamed_scores_equal_brute_force(case: Case, pieces: list[int]) -> None:
     scorer = row_scorer(case)
     found = streamed(case, pieces, scorer)
@@ -184,7 +184,6 @@ def test_streamed_scores_equal_brute_force(case: Case, pieces: list[int]) -> Non
 
 
 @given(case=cases(), pieces=piece_sizes, others=piece_sizes)
-@settings(deadline=None)
 def test_batches_hold_the_same_windows_whatever_the_pieces(case: Case, pieces: list[int], others: list[int]) -> None:
     one, two = Recorded(case), Recorded(case)
     scorer = row_scorer(case, one)
@@ -197,7 +196,6 @@ def test_batches_hold_the_same_windows_whatever_the_pieces(case: Case, pieces: l
 
 
 @given(case=cases(), share=st.floats(0, 1), pieces=piece_sizes)
-@settings(deadline=None)
 def test_rows_after_those_of_an_earlier_run_are_the_same(case: Case, share: float, pieces: list[int]) -> None:
     skip_rows = int(share * case.rows)
     whole = streamed(case, pieces, row_scorer(case))

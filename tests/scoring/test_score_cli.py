@@ -20,8 +20,10 @@ import pytest
 
 from at_infer.engines.ort import OnnxEngine
 from at_infer.errors import EngineError
+from tests.checkpoints import checkpoint
 from tests.conftest import Answer, WriteParquet
 from tests.engines.test_plan import write_plan
+from tests.once import Once
 from tests.scored import files, rows, variant
 
 Cli = Callable[..., Answer]
@@ -31,6 +33,7 @@ import at_infer.tables.row_stream, at_infer.scoring.score_file
 at_infer.tables.row_stream.CHUNK_CELLS = 1500
 at_infer.scoring.score_file.PART_ROWS = 100
 """
+SCORE = checkpoint().score
 PARTS = ".scores.parquet.parts"
 
 
@@ -82,7 +85,7 @@ def test_the_summary_is_text_for_people_and_one_line_of_json_for_machines(
     answer = run_cli(*words)
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.startswith(
-        f"{out}/scores.parquet: 205 rows of 1 series, 205 anomalous rows (100.00%) in 1 segments, score reconstruction"
+        f"{out}/scores.parquet: 205 rows of 1 series, 205 anomalous rows (100.00%) in 1 segments, score {SCORE.mode}"
     )
     answer = run_cli(*words, "--overwrite", "--json")
     assert (answer.code, answer.err, answer.out.count("\n")) == (0, "", 1)
@@ -132,6 +135,7 @@ def test_the_output_is_named_scores_parquet_unless_told_otherwise(
     assert files(out) == {"scores.parquet"}
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_progress_bar_and_a_log_file_does_not(models: Path, data: Path, out: Path) -> None:
     ours, theirs = pty.openpty()
     words = [data, "--engine", models / "model.onnx", "-o", out / "scores.parquet"]
@@ -148,6 +152,7 @@ def test_a_terminal_gets_a_progress_bar_and_a_log_file_does_not(models: Path, da
     assert (log.code, log.err) == (0, "")
 
 
+@pytest.mark.slow
 def test_scoring_loads_neither_torch_nor_onnx(models: Path, data: Path, out: Path) -> None:
     heavy = {"torch", "onnx", "onnxscript", "training", "export", "pandas", "pyarrow", "ray", "tensorrt"}
     report = f"import sys, atexit\natexit.register(lambda: print('loaded:', sorted({heavy!r} & set(sys.modules))))"
@@ -163,14 +168,32 @@ LONG = ["--stride", "4", "--smooth", "5", "--threshold", "1", "--series-column",
 
 
 @pytest.fixture(scope="module")
-def long_run(models: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[object], Path]:
+def long_run(models: Path, once: Once) -> tuple[list[object], Path]:
     """The words of a run that takes a second, and what it writes when nobody disturbs it."""
-    folder = tmp_path_factory.mktemp("long")
-    rows(8_000, s=["a"] * 3_333 + ["b"] * 4_667).write_parquet(folder / "data.parquet", row_group_size=1000)
-    words = [folder / "data.parquet", "--engine", models / "model.onnx", *LONG]
-    answer = finished(start(*words, "-o", folder / "whole.parquet"))
-    assert answer.code == 0, answer.err
-    return words, folder / "whole.parquet"
+    words = ["--engine", models / "model.onnx", *LONG]
+
+    def run(folder: Path) -> None:
+        rows(8_000, s=["a"] * 3_333 + ["b"] * 4_667).write_parquet(folder / "data.parquet", row_group_size=1000)
+        answer = finished(start(folder / "data.parquet", *words, "-o", folder / "whole.parquet"))
+        assert answer.code == 0, answer.err
+
+    folder = once("long_scoring", run)
+    return [folder / "data.parquet", *words], folder / "whole.parquet"
+
+
+def held(calls: int, go: Path) -> str:
+    """A patch that lets the engine answer so often and then wait, until there is a file `go`."""
+    return f"""{SMALL}
+import os, time
+from at_infer.engines.ort import OnnxEngine
+real, left = OnnxEngine.run, [{calls}]
+def run(self, windows):
+    left[0] -= 1
+    while left[0] < 0 and not os.path.exists({str(go)!r}):
+        time.sleep(0.01)
+    return real(self, windows)
+OnnxEngine.run = run
+"""
 
 
 def wait_for_parts(process: subprocess.Popen[str], out: Path, count: int) -> None:
@@ -178,17 +201,19 @@ def wait_for_parts(process: subprocess.Popen[str], out: Path, count: int) -> Non
         time.sleep(0.002)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_file(
     run_cli: Cli, long_run: tuple[list[object], Path], out: Path
 ) -> None:
     words, whole = long_run
     chance, parts = random.Random(0), 0
     for _ in range(3):
-        process = start(*words, "-o", out / "scores.parquet", "--resume")
+        patch = held(100, out / "never")
+        process = start(*words, "-o", out / "scores.parquet", "--resume", patch=patch)
         wait_for_parts(process, out, parts + chance.randint(1, 6))
         time.sleep(chance.uniform(0, 0.02))
         process.kill()
-        assert finished(process).code == -signal.SIGKILL, "the run was over before it was killed"
+        assert finished(process).code == -signal.SIGKILL
         assert not (out / "scores.parquet").exists()
         parts = len(list((out / PARTS).glob("*.parquet")))
     answer = run_cli("score", *words, "-o", out / "scores.parquet", "--resume", "--json")
@@ -209,6 +234,7 @@ pl.LazyFrame.sink_parquet = sink
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [".00000003.parquet", ".scores.parquet"], ids=["part", "output"])
 def test_a_run_that_is_killed_while_it_writes_leaves_no_half_file(
     run_cli: Cli, long_run: tuple[list[object], Path], out: Path, name: str
@@ -224,6 +250,7 @@ def test_a_run_that_is_killed_while_it_writes_leaves_no_half_file(
     assert files(out) == {"scores.parquet"}
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_after_its_last_write_has_its_output(
     run_cli: Cli, long_run: tuple[list[object], Path], out: Path
 ) -> None:
@@ -239,12 +266,13 @@ def test_a_run_that_is_killed_after_its_last_write_has_its_output(
     assert files(out) == {"scores.parquet"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_says_what_is_kept_and_goes_on_from_there(
     number: signal.Signals, run_cli: Cli, long_run: tuple[list[object], Path], out: Path
 ) -> None:
     words, whole = long_run
-    process = start(*words, "-o", out / "scores.parquet")
+    process = start(*words, "-o", out / "scores.parquet", patch=held(100, out / "never"))
     wait_for_parts(process, out, 2)
     process.send_signal(number)
     answer = finished(process)
@@ -259,15 +287,15 @@ def test_an_interrupted_run_says_what_is_kept_and_goes_on_from_there(
     assert same(out / "scores.parquet", whole)
 
 
+@pytest.mark.slow
 def test_two_runs_never_write_the_same_output_at_once(
-    run_cli: Cli, long_run: tuple[list[object], Path], out: Path
+    run_cli: Cli, long_run: tuple[list[object], Path], out: Path, tmp_path: Path
 ) -> None:
     words, whole = long_run
-    process = start(*words, "-o", out / "scores.parquet")
+    process = start(*words, "-o", out / "scores.parquet", patch=held(100, tmp_path / "go"))
     wait_for_parts(process, out, 1)
-    process.send_signal(signal.SIGSTOP)
     answers = [run_cli("score", *words, "-o", out / "scores.parquet", *resume) for resume in ([], ["--resume"])]
-    process.send_signal(signal.SIGCONT)
+    (tmp_path / "go").touch()
     for answer in answers:
         message = f"{out}/scores.parquet: another run is writing it; wait, or choose another output"
         assert refused(answer) == message
@@ -318,6 +346,7 @@ def test_a_failing_engine_is_one_line_with_its_rows_and_the_run_resumable(
     assert same(out / "scores.parquet", whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "part_rows", "message"),
     [
@@ -344,6 +373,7 @@ def test_a_full_disk_is_one_line_and_the_run_resumable(
     assert same(out / "scores.parquet", whole)
 
 
+@pytest.mark.slow
 def test_a_damaged_row_group_is_one_line_with_its_rows_and_the_run_resumable(
     run_cli: Cli, long_run: tuple[list[object], Path], out: Path, tmp_path: Path
 ) -> None:
@@ -371,28 +401,28 @@ def test_a_damaged_row_group_is_one_line_with_its_rows_and_the_run_resumable(
 
 @pytest.fixture
 def unfinished(
-    run_cli: Cli, models: Path, write_parquet: WriteParquet, out: Path, small_parts: None
+    run_cli: Cli, plain_models: Path, write_parquet: WriteParquet, out: Path, small_parts: None
 ) -> tuple[Path, list[object]]:
     """The data and words of a run that stopped at a bad row."""
     frame = rows(200).with_columns(f00=pl.when(pl.int_range(pl.len()) == 150).then(None).otherwise("f00"))
     data = write_parquet("data.parquet", frame)
     words: list[object] = ["-o", out / "scores.parquet", "--batch-size", "1"]
-    message = refused(run_cli("score", data, "--engine", models / "model.onnx", *words))
+    message = refused(run_cli("score", data, "--engine", plain_models / "model.onnx", *words))
     assert message.endswith("140 rows are kept, the same command with --resume goes on from there")
     return data, words
 
 
 def test_resume_with_another_engine_option_or_input_is_refused_and_keeps_what_is_there(
-    run_cli: Cli, models: Path, unfinished: tuple[Path, list[object]], tmp_path: Path, out: Path
+    run_cli: Cli, plain_models: Path, unfinished: tuple[Path, list[object]], tmp_path: Path, out: Path
 ) -> None:
     data, words = unfinished
-    engine = models / "model.onnx"
+    engine = plain_models / "model.onnx"
     other = variant(engine, tmp_path / "other.onnx", checkpoint_sha256="1" * 64)
     copy = tmp_path / "copy.parquet"
     copy.write_bytes(data.read_bytes())
     for changed in (
         [data, "--engine", other],
-        [data, "--engine", models / "model.associations.onnx"],
+        [data, "--engine", plain_models / "model.associations.onnx"],
         [data, "--engine", engine, "--threshold", "3"],
         [data, "--engine", engine, "--stride", "3"],
         [data, "--engine", engine, "--explain", "top"],
@@ -414,10 +444,10 @@ def test_resume_with_another_engine_option_or_input_is_refused_and_keeps_what_is
 
 
 def test_resume_goes_on_once_bad_rows_are_allowed(
-    run_cli: Cli, models: Path, unfinished: tuple[Path, list[object]], out: Path
+    run_cli: Cli, plain_models: Path, unfinished: tuple[Path, list[object]], out: Path
 ) -> None:
     data, words = unfinished
-    allowed = ["score", data, "--engine", models / "model.onnx", "--on-bad-rows", "null", "--json"]
+    allowed = ["score", data, "--engine", plain_models / "model.onnx", "--on-bad-rows", "null", "--json"]
     answer = run_cli(*allowed, *words, "--resume")
     assert json.loads(answer.out)["resumed_rows"] == 140
     assert run_cli(*allowed, "-o", out / "whole.parquet").code == 0
@@ -500,10 +530,15 @@ def test_bad_rows_are_refused(
 
 
 def test_sources_that_do_not_exist_are_refused(run_cli: Cli, models: Path, tmp_path: Path, out: Path) -> None:
-    for source in ("no.parquet", "*.parquet", "out", "", "x" * 300):
-        place = tmp_path / source if source else ""
-        message = refused(run_cli("score", place, "--engine", models / "model.onnx", "-o", out / "s.parquet"))
-        assert "no" in message
+    for source, expected in (
+        (tmp_path / "no.parquet", f"{tmp_path}/no.parquet: no such file"),
+        (tmp_path / "*.parquet", f"{tmp_path}/*.parquet: no file matches this pattern"),
+        (out, f"{out}: no *.parquet file in this folder"),
+        ("", "'': no such file"),
+        (tmp_path / ("x" * 300), f"{tmp_path}/{'x' * 300}: cannot be read (File name too long)"),
+    ):
+        message = refused(run_cli("score", source, "--engine", models / "model.onnx", "-o", out / "s.parquet"))
+        assert message == expected
     for url in (f"file://{tmp_path}/no.parquet", "nonsense://x/y.parquet"):
         message = refused(run_cli("score", url, "--engine", models / "model.onnx", "-o", out / "s.parquet"))
         assert message.startswith(f"{url}: cannot be read")
@@ -627,7 +662,10 @@ BAD_OPTIONS: dict[str, tuple[list[str], str]] = {
     "a ratio in percent": (["--ratio", "5"], "ratio: 5 is not a share in [0, 1); 0.01 means one percent"),
     "no clusters": (["--threshold", "auto"], "threshold: the validation scores do not form two clusters"),
     "no smoothing": (["--smooth", "0"], "smooth: 0 is too small"),
-    "another smoothing": (["--smooth", "9"], "threshold: the model's belongs to smooth 1; with another smooth pass"),
+    "another smoothing": (
+        ["--smooth", str(SCORE.smooth + 1)],
+        f"threshold: the model's belongs to smooth {SCORE.smooth}; with another smooth pass",
+    ),
     "another mode": (["--score-mode", "published"], "score mode: published compares associations by the published"),
     "temperature": (["--temperature", "0"], "temperature: 0.0 is not a positive number"),
     "batch size": (["--batch-size", "0"], "batch size: 0 is too small"),
@@ -669,6 +707,7 @@ def test_engines_that_are_none_are_refused(run_cli: Cli, models: Path, data: Pat
     assert files(out) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plan", "cuda", "tensorrt"])
 def test_an_engine_that_needs_a_gpu_says_so_where_there_is_none(
     kind: str, models: Path, data: Path, out: Path, tmp_path: Path

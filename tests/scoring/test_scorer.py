@@ -11,33 +11,33 @@ from at_infer import ScoreOptions, Scorer, open_engine
 from at_infer.errors import ConfigError, DataError
 from at_infer.models.criterion import ERROR_FLOOR
 from at_infer.thresholds.ratio import quantile_threshold
-from tests.checkpoints import WINDOW, checkpoint
+from tests.checkpoints import PLAIN, WINDOW, checkpoint
 from tests.conftest import WriteParquet
 from tests.scored import COLUMNS, Edit, Score, Scored, by_hand, rows, values, windows
 
 # Scores and thresholds
 
 
-def test_the_threshold_is_the_models_or_the_one_asked_for(score: Score, edited: Edit) -> None:
-    frame, source = rows(2000), checkpoint()
+def test_the_threshold_is_the_models_or_the_one_asked_for(plain_score: Score, plain_edited: Edit) -> None:
+    frame, source = rows(2000), checkpoint(score=PLAIN)
     levels, record = source.quantile_levels, source.validation_of()
     of_mode = record.quantiles
-    own = score(frame)
+    own = plain_score(frame)
     assert own.summary.threshold == record.threshold.value
     assert 0 < own.summary.anomalies < 400
-    given = score(frame, threshold=0.5)
+    given = plain_score(frame, threshold=0.5)
     assert given.frame["is_anomaly"].to_list() == (own.score > 0.5).tolist()
-    ratio = score(frame, ratio=0.25).summary
+    ratio = plain_score(frame, ratio=0.25).summary
     assert ratio.threshold == quantile_threshold(levels, of_mode["reconstruction"], 0.25)
     assert ratio.anomalies / 2000 == pytest.approx(0.25, abs=0.05)
-    other = score(frame, mode="paper").summary
+    other = plain_score(frame, mode="paper").summary
     assert other.threshold == quantile_threshold(levels, of_mode["paper"], 0.05)
-    assert score(frame, mode="paper", ratio=0.5).summary.threshold < other.threshold
+    assert plain_score(frame, mode="paper", ratio=0.5).summary.threshold < other.threshold
     with pytest.raises(ConfigError, match="do not form two clusters"):
-        score(frame, threshold="auto")
+        plain_score(frame, threshold="auto")
     two = [1e-6] * 200 + [10.0] * (len(levels) - 200)
-    clusters = edited(validation=[record.to_dict() | {"quantiles": {"reconstruction": two}}])
-    assert 1e-6 < score(frame, engine=clusters, threshold="auto").summary.threshold < 10
+    clusters = plain_edited(validation=[record.to_dict() | {"quantiles": {"reconstruction": two}}])
+    assert 1e-6 < plain_score(frame, engine=clusters, threshold="auto").summary.threshold < 10
 
 
 @pytest.mark.parametrize("threshold", [float("nan"), float("inf"), 1e300, "0.5", "none", np.float32(0.5)])
@@ -70,39 +70,42 @@ def test_both_graphs_give_the_same_scores_in_every_mode(score: Score, models: Pa
         np.testing.assert_allclose(raw.frame[name], fused.frame[name], rtol=1e-4, atol=1e-6)
 
 
-def test_errors_can_be_normalised_when_scoring_and_explain_themselves(score: Score) -> None:
+def test_errors_can_be_normalised_when_scoring_and_explain_themselves(plain_score: Score) -> None:
     frame = rows(105)
     with pytest.raises(ConfigError, match="belongs to normalise errors False; with another normalise errors give"):
-        score(frame, normalise_errors=True)
+        plain_score(frame, normalise_errors=True)
     for mode in ("reconstruction", "centred"):
-        found = score(frame, mode=mode, normalise_errors=True, threshold=1.0, explain="all")
+        found = plain_score(frame, mode=mode, normalise_errors=True, threshold=1.0, explain="all")
         errors = found.frame.select(pl.selectors.starts_with("error_")).to_numpy()
         np.testing.assert_allclose(found.score, errors.mean(axis=1), rtol=1e-5)
-        usual = checkpoint().normal
+        usual = checkpoint(score=PLAIN).normal
         assert usual is not None
-        plain = score(frame, mode=mode, explain="all").frame.select(pl.selectors.starts_with("error_")).to_numpy()
+        plain = plain_score(frame, mode=mode, explain="all").frame.select(pl.selectors.starts_with("error_")).to_numpy()
         weights = 1 / (np.array(usual.centred_error if mode == "centred" else usual.error) + ERROR_FLOOR)
         np.testing.assert_allclose(errors, plain * weights, rtol=1e-5)
-    assert score(frame, mode="paper", normalise_errors=True).score.tolist() == score(frame, mode="paper").score.tolist()
+    assert (
+        plain_score(frame, mode="paper", normalise_errors=True).score.tolist()
+        == plain_score(frame, mode="paper").score.tolist()
+    )
 
 
-def test_a_model_of_an_earlier_version_knows_nothing_usual(score: Score, edited: Edit) -> None:
-    frame, earlier = rows(105), edited(normal=None)
-    np.testing.assert_array_equal(score(frame, engine=earlier).score, score(frame).score)
-    centred = score(frame, engine=earlier, mode="centred", threshold=1.0)
-    np.testing.assert_array_equal(centred.score, score(frame, mode="centred").score)
+def test_a_model_of_an_earlier_version_knows_nothing_usual(plain_score: Score, plain_edited: Edit) -> None:
+    frame, earlier = rows(105), plain_edited(normal=None)
+    np.testing.assert_array_equal(plain_score(frame, engine=earlier).score, plain_score(frame).score)
+    centred = plain_score(frame, engine=earlier, mode="centred", threshold=1.0)
+    np.testing.assert_array_equal(centred.score, plain_score(frame, mode="centred").score)
     for given in ({"mode": "calibrated"}, {"normalise_errors": True}):
         with pytest.raises(ConfigError, match="of which this model knows nothing; train and export it again"):
-            score(frame, engine=earlier, **given)
+            plain_score(frame, engine=earlier, **given)
 
 
-def test_an_engine_without_reconstruction_cannot_form_another_error(score: Score, edited: Edit) -> None:
-    frame, engine = rows(60), edited(outputs=["score", "error", "discrepancy"])
+def test_an_engine_without_reconstruction_cannot_form_another_error(plain_score: Score, plain_edited: Edit) -> None:
+    frame, engine = rows(60), plain_edited(outputs=["score", "error", "discrepancy"])
     np.testing.assert_allclose(
-        score(frame, engine=engine, mode="calibrated").score, score(frame, mode="calibrated").score
+        plain_score(frame, engine=engine, mode="calibrated").score, plain_score(frame, mode="calibrated").score
     )
     with pytest.raises(ConfigError, match="has only score, error, discrepancy; export it without --outputs"):
-        score(frame, engine=engine, mode="centred")
+        plain_score(frame, engine=engine, mode="centred")
 
 
 def test_a_mode_of_the_other_head_rule_needs_another_export(score: Score) -> None:
@@ -110,25 +113,31 @@ def test_a_mode_of_the_other_head_rule_needs_another_export(score: Score) -> Non
         score(rows(60), mode="published")
 
 
-def test_the_temperature_counts_in_mode_published_only(score: Score, edited: Edit) -> None:
+def test_the_temperature_counts_in_mode_published_only(plain_score: Score, plain_edited: Edit) -> None:
     frame = rows(60)
-    assert score(frame, temperature=5.0).summary.threshold == checkpoint().validation_of().threshold.value
-    engine = edited(score={"mode": "published"}, discrepancy={"head_rule": "published"})
+    assert (
+        plain_score(frame, temperature=5.0).summary.threshold == checkpoint(score=PLAIN).validation_of().threshold.value
+    )
+    engine = plain_edited(score={"mode": "published"}, discrepancy={"head_rule": "published"})
     with pytest.raises(ConfigError, match="the model's belongs to temperature 50; with another temperature give"):
-        score(frame, engine=engine, temperature=5.0)
-    flat = score(frame, engine=engine, temperature=1e-6, threshold=1.0)
-    np.testing.assert_allclose(flat.score * WINDOW, score(frame).score, rtol=1e-3)
+        plain_score(frame, engine=engine, temperature=5.0)
+    flat = plain_score(frame, engine=engine, temperature=1e-6, threshold=1.0)
+    np.testing.assert_allclose(flat.score * WINDOW, plain_score(frame).score, rtol=1e-3)
 
 
-def test_an_engine_with_its_score_alone_gives_it_but_no_other(score: Score, models: Path, edited: Edit) -> None:
-    frame, engine = rows(60), edited(outputs=["score"])
-    np.testing.assert_array_equal(score(frame, engine=engine, smooth=3, threshold=1.0).score[0], mean_of(score(frame)))
-    np.testing.assert_array_equal(score(frame, engine=engine).score, score(frame).score)
+def test_an_engine_with_its_score_alone_gives_it_but_no_other(
+    plain_score: Score, plain_models: Path, plain_edited: Edit
+) -> None:
+    frame, engine = rows(60), plain_edited(outputs=["score"])
+    np.testing.assert_array_equal(
+        plain_score(frame, engine=engine, smooth=3, threshold=1.0).score[0], mean_of(plain_score(frame))
+    )
+    np.testing.assert_array_equal(plain_score(frame, engine=engine).score, plain_score(frame).score)
     with pytest.raises(ConfigError, match="has only score; export it without --outputs to change the mode"):
-        score(frame, engine=engine, mode="paper")
+        plain_score(frame, engine=engine, mode="paper")
     for explain in ("top", "all"):
         with pytest.raises(ConfigError, match="has no output reconstruction; export it without --outputs"):
-            score(frame, engine=engine, explain=explain)
+            plain_score(frame, engine=engine, explain=explain)
 
 
 def mean_of(found: Scored) -> np.float32:
@@ -136,10 +145,10 @@ def mean_of(found: Scored) -> np.float32:
 
 
 def test_smoothing_is_the_models_or_the_one_asked_for_and_stays_within_a_series(
-    score: Score, edited: Edit, small_parts: None
+    plain_score: Score, plain_edited: Edit, small_parts: None
 ) -> None:
     frame = rows(100, s=["a"] * 55 + ["b"] * 45)
-    plain = score(frame, series_column="s").score
+    plain = plain_score(frame, series_column="s").score
 
     def mean(width: int) -> np.ndarray:
         return np.concatenate(
@@ -149,27 +158,27 @@ def test_smoothing_is_the_models_or_the_one_asked_for_and_stays_within_a_series(
             ]
         )
 
-    smooth = edited(score={"smooth": 5})
-    np.testing.assert_allclose(score(frame, engine=smooth, series_column="s").score, mean(5), atol=1e-6)
-    found = score(frame, engine=smooth, series_column="s", smooth=50, threshold=1.0)
+    smooth = plain_edited(score={"smooth": 5})
+    np.testing.assert_allclose(plain_score(frame, engine=smooth, series_column="s").score, mean(5), atol=1e-6)
+    found = plain_score(frame, engine=smooth, series_column="s", smooth=50, threshold=1.0)
     np.testing.assert_allclose(found.score, mean(50), atol=1e-6)
     with pytest.raises(
         ConfigError, match="the model's belongs to smooth 5; with another smooth give a number as threshold"
     ):
-        score(frame, engine=smooth, smooth=1)
+        plain_score(frame, engine=smooth, smooth=1)
 
 
-def test_smoothing_looks_back_only_if_rows_are_scored_as_the_last(score: Score) -> None:
+def test_smoothing_looks_back_only_if_rows_are_scored_as_the_last(plain_score: Score) -> None:
     frame = rows(40)
-    plain = score(frame, align="last").score[WINDOW - 1 :]
-    found = score(frame, align="last", smooth=4, threshold=1.0).score[WINDOW - 1 :]
+    plain = plain_score(frame, align="last").score[WINDOW - 1 :]
+    found = plain_score(frame, align="last", smooth=4, threshold=1.0).score[WINDOW - 1 :]
     expected = [plain[max(0, i - 3) : i + 1].mean() for i in range(len(plain))]
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
-def test_explanations_name_the_feature_with_the_largest_error(score: Score, models: Path) -> None:
+def test_explanations_name_the_feature_with_the_largest_error(plain_score: Score, plain_models: Path) -> None:
     frame = rows(100).with_columns(f01=pl.when(pl.int_range(pl.len()) == 50).then(1e4).otherwise("f01"))
-    found = score(frame, explain="all").frame
+    found = plain_score(frame, explain="all").frame
     assert found.columns == ["row", "score", "is_anomaly", "top_feature", "top_feature_share", "error", *ERRORS]
     errors = found.select(ERRORS).to_numpy()
     np.testing.assert_allclose(errors.mean(axis=1), found["score"], rtol=1e-4)
@@ -177,11 +186,11 @@ def test_explanations_name_the_feature_with_the_largest_error(score: Score, mode
     np.testing.assert_allclose(found["top_feature_share"], errors.max(axis=1) / errors.sum(axis=1), rtol=1e-5)
     np.testing.assert_allclose(found["error"], errors.mean(axis=1), rtol=1e-5)
     assert (found["top_feature"][50], found["top_feature_share"][50]) == ("f01", pytest.approx(1, abs=1e-3))
-    top = score(frame, explain="top").frame
+    top = plain_score(frame, explain="top").frame
     assert top.equals(found.drop(ERRORS))
-    source = checkpoint()
+    source = checkpoint(score=PLAIN)
     z = (windows(frame, [0]) - np.float32(source.scaler.mean)) / np.float32(source.scaler.scale)
-    squares = np.square(by_hand(models, windows(frame, [0]), "reconstruction") - z)
+    squares = np.square(by_hand(plain_models, windows(frame, [0]), "reconstruction") - z)
     np.testing.assert_allclose(errors[:WINDOW], squares[0], atol=1e-5)
 
 
@@ -239,18 +248,18 @@ def test_a_gap_of_one_column_alone_is_filled_in_the_same_way(score: Score, edite
 
 @pytest.mark.parametrize("value", [float("inf"), -float("inf"), 1e300, None, float("nan")])
 def test_bad_values_are_refused_by_file_row_and_column_or_take_their_window_along(
-    score: Score, write_parquet: WriteParquet, tmp_path: Path, value: float | None, small_parts: None
+    plain_score: Score, write_parquet: WriteParquet, tmp_path: Path, value: float | None, small_parts: None
 ) -> None:
     bad = rows(75).cast(pl.Float64).with_columns(f01=pl.when(pl.int_range(pl.len()) == 52).then(value).otherwise("f01"))
     write_parquet("many/1.parquet", bad[:25])
     second = write_parquet("many/2.parquet", bad[25:])
     with pytest.raises(DataError, match=rf"^{second}: column 'f01' .* in row 27; mend the row, or pass --on-bad-rows"):
-        score(tmp_path / "many")
-    found = score(tmp_path / "many", on_bad_rows="null")
+        plain_score(tmp_path / "many")
+    found = plain_score(tmp_path / "many", on_bad_rows="null")
     assert found.unscored == list(range(40, 60))
     assert (found.summary.bad_windows, found.summary.unscored_rows) == (1, 20)
     good = [row for row in range(75) if row not in found.unscored]
-    np.testing.assert_array_equal(found.score[good], score(rows(75)).score[good])
+    np.testing.assert_array_equal(found.score[good], plain_score(rows(75)).score[good])
 
 
 def test_overlapping_windows_help_out_around_a_bad_row(score: Score) -> None:
@@ -269,17 +278,17 @@ def test_values_that_the_engine_cannot_stand_are_refused_with_their_rows(score: 
         assert found.summary.bad_windows == 1
 
 
-def test_a_short_series_is_refused_skipped_or_padded(score: Score, models: Path) -> None:
+def test_a_short_series_is_refused_skipped_or_padded(plain_score: Score, plain_models: Path) -> None:
     frame = rows(70, s=["a"] * 30 + ["b"] * 7 + ["c"] * 33)
     with pytest.raises(DataError, match="series 'b': has 7 rows, fewer than the model's window of 20"):
-        score(frame, series_column="s")
+        plain_score(frame, series_column="s")
     with pytest.raises(DataError, match="the input: has 7 rows"):
-        score(frame[:7])
-    skipped = score(frame, series_column="s", short_series="skip")
+        plain_score(frame[:7])
+    skipped = plain_score(frame, series_column="s", short_series="skip")
     assert skipped.unscored == list(range(30, 37))
-    padded = score(frame, series_column="s", short_series="pad")
+    padded = plain_score(frame, series_column="s", short_series="pad")
     filled = np.concatenate([np.repeat(values(frame)[30:31], 13, axis=0), values(frame)[30:37]])
-    np.testing.assert_allclose(padded.score[30:37], by_hand(models, filled[None])[0, 13:], atol=1e-6)
+    np.testing.assert_allclose(padded.score[30:37], by_hand(plain_models, filled[None])[0, 13:], atol=1e-6)
     assert padded.unscored == []
     assert (padded.summary.short_series, skipped.summary.short_series) == (1, 1)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from at_infer.errors import DataError, OutputError
@@ -173,7 +173,7 @@ def test_columns_that_cannot_be_used_are_refused(write_parquet: WriteParquet) ->
 # Series and time
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@settings(max_examples=25)
 @given(
     lengths=st.lists(st.integers(1, 7), min_size=1, max_size=6),
     cuts=st.sets(st.integers(1, 40), max_size=2),

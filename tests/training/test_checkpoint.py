@@ -143,6 +143,7 @@ def test_a_published_checkpoint_is_recognised(tmp_path: Path) -> None:
     assert "it looks like one of the published implementation" in refused(PUBLISHED)
 
 
+@pytest.mark.slow
 def test_a_torchscript_archive_is_refused_without_a_word_of_torch(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -270,6 +270,7 @@ def test_the_fingerprint_tells_data_apart(write_parquet: WriteParquet) -> None:
     assert loaded(write_parquet("y.parquet", x=values)).fingerprint() != same
 
 
+@pytest.mark.slow
 def test_loading_and_training_take_about_the_float32_size_of_the_data(tmp_path: Path) -> None:
     """Neither float64 copies nor overlapping windows: 2 million rows at stride 1 would be 6.4 GB of windows."""
     rows, features = 2_000_000, 8

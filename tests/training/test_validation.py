@@ -101,7 +101,7 @@ def test_the_recorded_scores_are_those_of_score_with_align_last(models: Path) ->
         assert scorer.threshold == live_of(source).threshold.value
         assert scorer.notes == []
     known = found.score[~np.isnan(found.score)]
-    np.testing.assert_allclose(quantiles(known), live_of(source).quantiles["reconstruction"], atol=1e-5)
+    np.testing.assert_allclose(quantiles(known), live_of(source).quantiles[source.score.mode], atol=1e-5)
     above = found.is_anomaly.sum() - int(0.05 * len(known))
     assert above in (0, 1)  # the score of one row is the threshold, and the graph may round it up
 
@@ -111,13 +111,13 @@ def test_align_last_takes_ratio_mode_and_gap_from_the_scores_of_last_rows(score:
     live = live_of(source)
     levels, of_mode = source.quantile_levels, live.quantiles
     ratio = score(frame, align="last", ratio=0.25).summary.threshold
-    assert ratio == quantile_threshold(levels, of_mode["reconstruction"], 0.25)
+    assert ratio == quantile_threshold(levels, of_mode[source.score.mode], 0.25)
     assert ratio != score(frame, ratio=0.25).summary.threshold
     assert score(frame, align="last", mode="paper").summary.threshold == quantile_threshold(
         levels, of_mode["paper"], 0.05
     )
     two = [1e-6] * 200 + [10.0] * (len(levels) - 200)
-    record = live.to_dict() | {"quantiles": {"reconstruction": two}}
+    record = live.to_dict() | {"quantiles": {source.score.mode: two}}
     clusters = edited(validation=[source.validation_of().to_dict(), record])
     assert 1e-6 < score(frame, engine=clusters, align="last", threshold="auto").summary.threshold < 10
     with pytest.raises(ConfigError, match="kept no validation scores of mode paper with align last; give"):
@@ -162,6 +162,7 @@ def test_metadata_of_format_1_are_read_and_damaged_ones_refused() -> None:
             Metadata.from_dict(values, "model.onnx")
 
 
+@pytest.mark.slow
 def test_a_trained_model_flags_the_share_of_normal_rows_that_its_threshold_was_made_for(
     make_data: MakeData, tmp_path: Path, score: Score
 ) -> None:
