@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from at_infer.config import DiscrepancyConfig, Fill, ModelConfig, Scaler, ScoreConfig, default_score
+from at_infer.config import DiscrepancyConfig, Fill, ModelConfig, Scaler, ScoreConfig
 from benchmarks.models import untrained
 from training.checkpoint import Checkpoint
 
 WINDOW, FEATURES = 20, 3
 SHAPE = {"features": FEATURES, "window": WINDOW, "width": 16, "heads": 2, "layers": 2, "feed_forward": 16}
-PLAIN = ScoreConfig()
+PLAIN = ScoreConfig(mode="reconstruction")
 SCALER = Scaler(mean=[0.5, -2.0, 100.0], scale=[1.0, 0.25, 20.0])
 
 
@@ -27,7 +27,7 @@ def checkpoint(
     config = ModelConfig(**(SHAPE | shape))
     return untrained(
         config,
-        score or default_score(config.window),
+        score or ScoreConfig(),
         discrepancy or DiscrepancyConfig(),
         windows=40,
         ratio=0.05,

@@ -37,7 +37,6 @@ def metadata(**changes: Any) -> Metadata:
             centred_error=[0.25] * FEATURES,
             discrepancy={"paper": [20.0, 2.0], "published": [30.0, 3.0]},
         ),
-        "selection": None,
         "precision": "fp32",
         "fp32_ops": "all",
         "batch": None,

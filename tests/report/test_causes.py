@@ -10,7 +10,7 @@ import pytest
 
 from at_infer import ScoreOptions, score_file
 from at_infer.cli import app
-from at_infer.config import ScoreConfig, default_score
+from at_infer.config import ScoreConfig
 from at_infer.models.metadata import Metadata
 from at_infer.report.details import shares_of
 from at_infer.report.scores import ScoresReport, survey_scores
@@ -74,7 +74,7 @@ def causes(report: ScoresReport) -> list[str]:
 def test_the_model_is_of_the_default_score(folder: Path) -> None:
     with open_associations(folder / "model.associations.onnx") as engine:
         assert isinstance(engine.metadata, Metadata)
-        assert engine.metadata.score == default_score(100)
+        assert engine.metadata.score == ScoreConfig()
 
 
 def test_every_way_names_the_same_cause(survey: Callable[..., ScoresReport]) -> None:
