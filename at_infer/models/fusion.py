@@ -184,7 +184,7 @@ def blame(roots: list[Floats], parts: Floats) -> tuple[Floats, Floats]:
     shares = np.stack([root / (root.sum(axis=2, keepdims=True) + EPSILON) for root in roots])  # (W,n,V,F)
     weighted = (np.maximum(parts, EPSILON)[..., None] * shares).sum(axis=0)  # (n,V,F)
     features = weighted.sum(axis=1)
-    features /= features.sum(axis=1, keepdims=True) + EPSILON
+    features /= np.maximum(features.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
     return features, weighted.argmax(axis=1).astype(np.float32)
 
 

@@ -26,6 +26,7 @@ from at_infer.cluster.splits import (
 from at_infer.scoring.options import ScoreOptions
 from at_infer.scoring.rows import RowSettings
 from at_infer.scoring.score_file import score_file
+from at_infer.scoring.windows import MovingMean
 from at_infer.scoring.windows import WindowLayout as Layout
 from at_infer.tables.columns import Columns, Place, Survey
 from tests.exported import metadata
@@ -51,7 +52,14 @@ cuts = {
 
 
 def row_settings(layout: Layout, smooth: int = 1) -> RowSettings:
-    return RowSettings(layout=layout, columns=NAMES, mean=[0.0] * len(NAMES), smooth=smooth)
+    causal = layout.align == "last"
+    return RowSettings(
+        layout=layout,
+        columns=NAMES,
+        mean=[0.0] * len(NAMES),
+        finish=lambda: MovingMean(smooth, causal=causal),
+        reach=(smooth, 0 if causal else smooth),
+    )
 
 
 # Pieces of a series

@@ -15,7 +15,7 @@ from at_infer.errors import ExportError
 from export import parity
 from export.graphs import OUTPUTS, AssociationsGraph, ScoreGraph, lower_precision
 from export.quantize import quantize_for_cpus, quantize_for_engines
-from tests.checkpoints import checkpoint, raw_windows
+from tests.checkpoints import PLAIN, checkpoint, raw_windows
 
 
 def graph(source, network=None) -> ScoreGraph:

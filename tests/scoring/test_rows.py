@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from at_infer.errors import DataError, EngineError
 from at_infer.scoring.rows import RowScorer, RowSettings
+from at_infer.scoring.windows import MovingMean
 from at_infer.scoring.windows import WindowLayout as Layout
 
 FEATURES = 2
@@ -125,8 +126,10 @@ def row_scorer(case: Case, score: Callable[[np.ndarray], np.ndarray] | None = No
         "layout": case.layout,
         "columns": ["a", "b"],
         "mean": [0.0, 0.0],
+        "window_channels": case.channels,
         "channels": case.channels,
-        "smooth": case.smooth,
+        "finish": lambda: MovingMean(case.smooth, causal=case.layout.align == "last"),
+        "reach": (case.smooth, 0 if case.layout.align == "last" else case.smooth),
         "short_series": case.short_series,
         "on_bad_rows": "null" if any(bad.any() for bad in case.bad) else "error",
     }

@@ -1,0 +1,247 @@
+"""Mode fusion against brute force: loops over rows, float64, and the formulas of docs/method.md."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from at_infer.config import ScoreConfig, ViewScale, ViewStatistics
+from at_infer.models.fusion import LABELS, WIDTHS, Fusion, lookahead, lookback, measure_views
+from at_infer.models.views import (
+    ACTIVITY,
+    AHEAD,
+    FLOOR,
+    NEXT,
+    VIEWS,
+    MovingMeans,
+    RecentLevel,
+    SeriesViews,
+    window_sums,
+)
+from training.linear import fit_linear
+
+F = 3
+SCORE = ScoreConfig()
+
+
+def series(rows: int, seed: int = 0) -> np.ndarray:
+    """Scaled values, residuals and shapes (n,3F) of something like a network."""
+    rng = np.random.default_rng(seed)
+    x = np.sin(np.arange(rows)[:, None] / (5, 9, 14)) + 0.2 * rng.normal(size=(rows, F))
+    residual = 0.1 * rng.normal(size=(rows, F)) + 0.05 * np.cumsum(rng.normal(size=(rows, F)), axis=0) / 10
+    return np.concatenate([x, residual, residual - residual.mean(axis=0)], axis=1).astype(np.float32)
+
+
+def box(values: np.ndarray, row: int, before: int, after: int) -> np.ndarray:
+    return values[max(0, row - before) : row + after + 1].mean(axis=0)
+
+
+def linear_errors(x: np.ndarray, lags: range, coefficients: np.ndarray) -> np.ndarray:
+    found = np.empty(x.shape)
+    for row in range(len(x)):
+        seen = np.stack([x[max(0, row - lag)] for lag in lags], axis=1)  # (F,p)
+        found[row] = x[row] - (seen * coefficients[:, :-1]).sum(axis=1) - coefficients[:, -1]
+    return found
+
+
+def recent_level(residual: np.ndarray) -> np.ndarray:
+    level = np.empty(residual.shape)
+    for row in range(len(residual)):
+        block = row // 20 * 20
+        kept = list(range(0, block - 25 + 1, 20))[-50:]
+        level[row] = np.median(residual[kept] if len(kept) >= 5 else residual[: row + 1], axis=0)
+    return level
+
+
+def signed_views(rows: np.ndarray, known: ViewStatistics, *, causal: bool) -> dict[str, np.ndarray]:
+    x, residual, shape = np.split(rows.astype(np.float64), 3, axis=1)
+    found = {"shape": shape, "level": residual - recent_level(residual)}
+    for name, lags, coefficients in (("next", NEXT, known.next), ("ahead", AHEAD, known.ahead)):
+        errors = linear_errors(x, lags, np.asarray(coefficients))
+        after = 0 if causal else ACTIVITY - 1 - ACTIVITY // 2
+        activity = [np.log(box(errors**2, row, ACTIVITY // 2, after) + FLOOR) for row in range(len(x))]
+        found |= {name: errors, f"activity {name}": np.stack(activity)}
+    return found
+
+
+def brute_force(rows: np.ndarray, known: ViewStatistics, *, causal: bool, delay: int = 0) -> np.ndarray:
+    scale = known.live if causal else known.whole
+    views = signed_views(rows, known, causal=causal)
+    logs = []
+    for name in VIEWS:
+        squares = ((views[name] - np.asarray(scale.centre.get(name, 0.0))) / np.asarray(scale.spread[name])) ** 2
+        for width in WIDTHS:
+            after = min(delay, (width - 1) // 2) if causal else (width - 1) // 2
+            roots = np.stack([np.sqrt(box(squares, row, width // 2, after)) for row in range(len(rows))])
+            logs.append(np.log(roots.mean(axis=1) + 1e-8))
+    return np.exp(np.mean(logs, axis=0)) / scale.unit
+
+
+def statistics(rows: np.ndarray) -> ViewStatistics:
+    x, residual, shape = np.split(rows, 3, axis=1)
+    next_, ahead = (fit_linear([x], lags) for lags in (NEXT, AHEAD))
+    scales = [
+        measure_views(
+            SeriesViews(next_, ahead, causal=causal, level="recent", number=0).add(x, residual, shape, end=True),
+            residual,
+        )
+        for causal in (False, True)
+    ]
+    return ViewStatistics(next=next_.tolist(), ahead=ahead.tolist(), whole=scales[0], live=scales[1])
+
+
+KNOWN = statistics(series(1500, seed=1))
+
+
+def whole(rows: np.ndarray, **options: Any) -> np.ndarray:
+    fusion = Fusion(KNOWN, options.pop("score", SCORE), **{"causal": False} | options)
+    return np.concatenate([fusion.add(rows), fusion.end()])
+
+
+@pytest.mark.parametrize(("causal", "delay"), [(False, 0), (True, 0), (True, 1), (True, 10), (True, 40)])
+@pytest.mark.parametrize("rows", [1, 30, 400, 1400])
+def test_scores_equal_brute_force(rows: int, causal: bool, delay: int) -> None:
+    given = series(rows)
+    found = whole(given, causal=causal, delay=delay)[:, 0]
+    np.testing.assert_allclose(found, brute_force(given, KNOWN, causal=causal, delay=delay), rtol=2e-5)
+
+
+@given(sizes=st.lists(st.integers(1, 130), min_size=1, max_size=8), causal=st.booleans(), explain=st.booleans())
+def test_scores_are_the_same_to_the_last_bit_in_any_pieces(sizes: list[int], causal: bool, explain: bool) -> None:
+    given, fusion, found, done = series(600), Fusion(KNOWN, SCORE, causal=causal, explain=explain), [], 0
+    for size in [*sizes, 600]:
+        found.append(fusion.add(given[done : done + size]))
+        done += size
+    found.append(fusion.end())
+    np.testing.assert_array_equal(np.concatenate(found), whole(given, causal=causal, explain=explain))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_no_row_further_away_than_said_changes_a_score(causal: bool) -> None:
+    given = series(1700)
+    expected = whole(given, causal=causal)
+    first = 1500 - lookback("recent")
+    first -= first % 20
+    np.testing.assert_array_equal(whole(given[first:], causal=causal)[1500 - first :], expected[1500:])
+    until = 1500 + lookahead(causal=causal) + 1
+    np.testing.assert_array_equal(whole(given[:until], causal=causal)[: 1500 + 1], expected[: 1500 + 1])
+
+
+def test_a_stream_goes_on_from_what_it_remembers() -> None:
+    given = series(900)
+    expected = whole(given, causal=True, delay=10)
+    first, second = (Fusion(KNOWN, SCORE, causal=True, delay=10) for _ in range(2))
+    before = first.add(given[:333])
+    second.recall(first.remember())
+    np.testing.assert_array_equal(np.concatenate([before, second.add(given[333:]), second.end()]), expected)
+
+
+def test_rows_without_a_score_stay_so_and_what_follows_begins_anew() -> None:
+    given = series(500)
+    given[200:220] = np.nan
+    found = whole(given)[:, 0]
+    assert np.flatnonzero(np.isnan(found)).tolist() == list(range(200, 220))
+    np.testing.assert_array_equal(found[:200], whole(given[:200])[:, 0])
+    np.testing.assert_array_equal(found[220:], whole(given[220:])[:, 0])
+
+
+def test_normal_rows_score_about_one_in_units_of_their_median() -> None:
+    rows = series(1500, seed=1)
+    assert np.median(whole(rows)) == pytest.approx(np.median(brute_force(rows, KNOWN, causal=False)), rel=1e-4)
+    assert 0.5 < np.median(whole(rows)) < 1.5
+
+
+@pytest.mark.parametrize("value", [0.0, 1e6, -1e6, 1e30])
+def test_scores_of_constants_and_extremes_are_finite(value: float) -> None:
+    given = series(200)
+    given[100] = value
+    assert np.isfinite(whole(given)).all()
+    assert np.isfinite(whole(np.full_like(given, min(abs(value), 1e6)))).all()
+
+
+# What each view finds
+
+
+def fault(rows: np.ndarray, kind: str) -> np.ndarray:
+    """One fault of the second feature in rows 600 to 700."""
+    rows = rows.copy()
+    x, residual, shape = (slice(k * F + 1, k * F + 2) for k in range(3))
+    inside = slice(600, 700)
+    if kind == "level":
+        rows[inside, residual] += 3
+    elif kind == "stuck":
+        rows[inside, x] = 0  # where a stuck sensor is also easy to predict
+    elif kind == "burst":
+        rows[inside, x] += np.random.default_rng(5).normal(size=(100, 1)) * 2
+    elif kind == "shape":
+        rows[inside, shape] += np.random.default_rng(5).normal(size=(100, 1)) * 20
+    return rows
+
+
+@pytest.mark.parametrize("kind", ["level", "stuck", "burst", "shape"])
+def test_the_cause_of_a_fault_is_named_by_feature_and_view(kind: str) -> None:
+    rows = series(1000, seed=3)
+    found = whole(fault(rows, kind), explain=True)
+    assert found.shape == (1000, 1 + 2 * F)
+    score, share, view = found[650, 0], found[650, 1 : 1 + F], found[650, 1 + F :]
+    assert score > 1.2 * whole(rows)[650, 0]
+    assert share.argmax() == 1
+    assert LABELS[int(view[1])] == kind
+    np.testing.assert_allclose(found[:, 1 : 1 + F].sum(axis=1), found[:, 0], rtol=1e-3)
+
+
+def test_a_level_may_be_compared_with_the_training_data_or_not_at_all() -> None:
+    rows = series(3000, seed=3)
+    rows[1000:, F + 1] += 3  # a step that stays
+    recent, fixed, ignored = (
+        whole(rows, score=ScoreConfig(level=level))[:, 0] for level in ("recent", "fixed", "ignore")
+    )
+    assert recent[1200] > 1.3 * ignored[1200]
+    assert fixed[2900] > 1.3 * recent[2900]
+    np.testing.assert_allclose(np.median(recent[2700:2900]), np.median(recent[500:900]), rtol=0.5)
+
+
+# The parts
+
+
+@given(width=st.integers(1, 70), extra=st.integers(0, 50))
+def test_sums_of_windows_are_those_of_a_loop(width: int, extra: int) -> None:
+    values = np.random.default_rng(width).normal(size=(width + extra, 2)).astype(np.float32)
+    expected = np.stack([values[i : i + width].sum(axis=0, dtype=np.float64) for i in range(extra + 1)])
+    np.testing.assert_allclose(window_sums(values, width), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_huge_value_leaves_no_trace_in_the_means_behind_it() -> None:
+    rows = np.ones((100, 1), np.float32)
+    rows[10] = 1e30
+    (found,) = MovingMeans([(5, 4)]).add(rows, end=True)
+    np.testing.assert_array_equal(found[16:], 1)
+
+
+def test_the_recent_level_forgets_a_step_late_and_at_once() -> None:
+    rows = np.zeros((2000, 1), np.float32)
+    rows[1000:] = 1
+    level = RecentLevel(0).of(rows)[:, 0]
+    assert set(np.unique(level).tolist()) <= {0.0, 0.5, 1.0}
+    assert level[1400] == 0
+    assert level[1600] == 1
+
+
+def test_linear_predictions_are_those_of_a_ridge_regression() -> None:
+    from sklearn.linear_model import Ridge
+
+    x = series(400)[:, :F]
+    for lags in (NEXT, AHEAD):
+        found = fit_linear([x], lags, ridge=1e-2)
+        for j in range(F):
+            known = np.stack([x[max(lags) - lag : len(x) - lag, j] for lag in lags], axis=1)
+            expected = Ridge(alpha=1e-2 * len(known)).fit(known, x[max(lags) :, j])
+            np.testing.assert_allclose(found[j, :-1], expected.coef_, atol=1e-4)
+            np.testing.assert_allclose(found[j, -1], expected.intercept_, atol=1e-4)
+
+
+def test_statistics_survive_json() -> None:
+    assert ViewStatistics.from_dict(KNOWN.to_dict()) == KNOWN
+    assert isinstance(KNOWN.whole, ViewScale)
