@@ -17,74 +17,73 @@ SERIES = 1_000_000
 
 PAGE = """<!-- Written by python -m benchmarks.capacity --write docs/capacity.md benchmarks/results/capacity.json -->
 
-# Capacity on paper
+# Predicted capacity
 
-How fast a device should score, before anybody has tried. **Every GPU figure here is predicted. None was measured**,
-because nothing has been run on a GPU yet. `benchmarks/edge.sh` measures; [contribute a row](../README.md#edge-gpus).
+Predicted scoring speed of devices. **Every GPU figure on this page is a prediction. None was measured**,
+because nothing has been run on a GPU yet. `benchmarks/edge.sh` measures a device: [how to](edge.md#measure-a-device).
 
 The model has the paper's size: windows of {window} rows, {features} features, {width} wide, {heads} heads, {layers}
 layers.
 
-## What a window takes
+## Cost of a window
 
-A multiplication and an addition are two operations. Matrix products are counted exactly, from the shapes
-(`benchmarks/arithmetic.py`). Everything else (softmax, prior, logarithms, norms) is counted by the element, an
-exponential as 20 operations. Bytes: every product reads its operands and writes its result once, weights are read
+A multiplication and an addition are two operations. Matrix products are counted exactly, from their shapes
+(`benchmarks/arithmetic.py`). Everything else (softmax, prior, logarithms, norms) is counted per element, an
+exponential as 20 operations. Bytes: every product reads its operands and writes its result once; weights are read
 once per batch of {batch}.
 
 {needs}
 
-In int8 the projections and the feed-forward part are integer products, counted with a byte per element; attention,
+In int8 the projections and the feed-forward part are integer products with one byte per element; attention,
 embedding and the rest stay in float.
 
-## What a device offers
+## Peak performance of devices
 
-Peaks without sparsity, from the vendor's public figures. fp16 is that of tensor cores that sum in fp32, fp32 that of
-CUDA cores.
+Peaks without sparsity, from the vendor's public figures. fp16: tensor cores with fp32 accumulation; fp32: CUDA cores.
 
 {devices}
 
 ## Predicted
 
-A roofline: the slower of all operations at the peak, and all bytes at the bandwidth. Real engines stay below the
-first limit. They can exceed the second, because activations of a batch that fit the cache never travel to memory.
+A roofline model: the time is the larger of operations / peak and bytes / bandwidth. Real engines stay below the
+first limit. They can exceed the second, because activations that fit into the cache are not written to memory.
 
 {predicted}
 
-## How good such a prediction is
+## Accuracy of the prediction
 
-The same model of the CPU it could be checked on ({cpu}, threads: {threads}, batch {cpu_batch}, CPU time),
-with its peaks measured by bare matrix products of the model's shapes, in turns with the model itself
+The same prediction for a CPU, compared with a measurement ({cpu}, threads: {threads}, batch {cpu_batch}, CPU time).
+The peaks were measured with matrix products of the model's shapes, in turns with the model itself
 (`python -m benchmarks.capacity`): {fp32_gflops:.0f} GFLOP/s in fp32, {int8_gops:.0f} in int8, {gb_per_s:.0f} GB/s.
 
 {checked}
 
-Take that as the best case. A GPU has more units to keep busy with the same small products, and reaches less of its
+Consider this the best case. A GPU has more units to occupy with the same small products, and reaches less of its
 peak at small batches.
 
 ## One million series at 1 Hz
 
-Every series brings a row a second. Scored in windows that do not overlap (`at-infer score`), that is a window per
-{window} rows, {calm:,} windows a second. Scored row by row as the last of its window (`at-infer watch`), it is
-{live:,}. Devices that takes, in fp16, at the predicted speed and at the {share:.0%} of it that fp32 reached on the
-CPU:
+Every series has one row per second. With windows that do not overlap (`at-infer score`), that is one window per
+{window} rows, {calm:,} windows per second. If each row is scored as the last row of its window (`at-infer watch`), it is
+{live:,}. Number of devices needed in fp16, at the predicted speed and at {share:.0%} of it, the fraction that fp32 reached on
+the CPU:
 
 {million}
 
-Reading, cutting windows and writing are not in it: `python -m benchmarks.throughput` measures those.
+Reading, windowing and writing are not included: `python -m benchmarks.throughput` measures them.
 
 ## How cost grows
 
-![Time per row over window, width, features and layers, measured and by arithmetic](img/cost_growth.svg)
+![Time per row over window, width, features and layers, measured and by operation count](img/cost_growth.svg)
 
-CPU time per row on the same CPU, one size changed at a time (`python -m benchmarks.cost_growth`). An exponent of 1
-means that twice the size takes twice the time per row.
+CPU time per row on the same CPU, changing one size at a time (`python -m benchmarks.cost_growth`). An exponent of 1
+means that doubling the size doubles the time per row. The time per window has an exponent larger by 1 in the window size.
 
 {growth}
 
-At most {excess:.2f} more than the arithmetic says. It counts operations as if all took the same time; on a CPU an
-exponential takes longer than its share, which shows with long windows, and small products are less efficient, which
-shows with narrow models.
+The measured exponents exceed the operation counts by at most {excess:.2f}. Operation counts assume that all operations
+take the same time. On a CPU an exponential takes longer, which matters for long windows, and small products are less
+efficient, which matters for narrow models.
 """
 
 
@@ -171,7 +170,7 @@ def checked(measured: dict[str, Any]) -> str:
         found = measured["windows_per_s"][key]
         share = cpu_share(measured, precision, key)
         rows.append([key, f"{expected.windows_per_s:.0f} ({expected.limit})", f"{found:.0f}", f"{share:.0%}"])
-    return table(["CPU: windows/s", "predicted", "measured", "measured by predicted"], rows)
+    return table(["CPU: windows/s", "predicted", "measured", "measured / predicted"], rows)
 
 
 def million(share: float) -> str:
@@ -183,7 +182,7 @@ def million(share: float) -> str:
             math.ceil(demand / (speed * part)) for demand in (SERIES / PAPER.window, SERIES) for part in (1.0, share)
         ]
         rows.append([device.name, *(f"{count:,}" for count in counts)])
-    header = ["devices, predicted", "no overlap", "no overlap, at the share", "every row", "every row, at the share"]
+    header = ["devices, predicted", "no overlap", "no overlap, at that fraction", "every row", "every row, at that fraction"]
     return table(header, rows)
 
 
@@ -195,4 +194,4 @@ def growth_table(growth: dict[str, Any]) -> str:
             f"{size}: {micros:.0f}" for size, micros in zip(axis["sizes"], axis["us_per_row"], strict=True)
         )
         rows.append([axis["axis"], times, f"{axis['exponent']:.2f}", f"{axis['predicted_exponent']:.2f}"])
-    return table(["size", "µs per row", "exponent, measured", "exponent, by arithmetic"], rows)
+    return table(["size", "µs per row", "exponent, measured", "exponent, operation count"], rows)

@@ -82,7 +82,7 @@ def test_the_document_is_what_its_results_generate():
     ]
     expected = page(*results)
     assert (ROOT / "docs" / "capacity.md").read_text(encoding="utf-8") == expected
-    assert "Every GPU figure here is predicted" in expected
+    assert "Every GPU figure on this page is a prediction" in expected
 
 
 def test_the_picture_is_what_its_results_draw():
