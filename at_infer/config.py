@@ -18,6 +18,8 @@ Fill = Literal["error", "forward", "mean"]
 Strategy = Literal["minimax", "maximize", "reconstruction"]
 Precision = Literal["fp32", "bf16", "fp16"]
 Padding = Literal["replicate", "circular"]
+ExportPrecision = Literal["fp32", "fp16", "bf16", "int8", "int8-dynamic"]
+Provider = Literal["cpu", "cuda", "tensorrt"]
 
 SCORE_MODES: tuple[ScoreMode, ...] = get_args(ScoreMode)
 LARGEST = 3.4028234663852886e38

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from at_infer import datasets
-from at_infer.config import PRESETS, Scaler, ScoreConfig, TrainConfig
+from at_infer.config import PRESETS, ExportPrecision, Scaler, ScoreConfig, TrainConfig
 from at_infer.engines import open_engine
 from at_infer.engines.tensorrt.batching import BatchProfile
 from at_infer.engines.tensorrt.modules import load_flavour
@@ -37,7 +37,7 @@ from at_infer.scoring.real_windows import real_windows
 from at_infer.tables import write_table
 from export import parity
 from export.graphs import ScoreGraph
-from export.pipeline import REAL_WINDOWS, ExportConfig, Exported, ExportPrecision, export_model
+from export.pipeline import REAL_WINDOWS, ExportConfig, Exported, export_model
 from export.to_tensorrt import build_plan
 from training.checkpoint import Checkpoint
 from training.data import DataConfig, load

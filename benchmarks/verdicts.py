@@ -16,12 +16,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from at_infer.config import ScoreMode
+from at_infer.config import ExportPrecision, ScoreMode
 from at_infer.errors import AtInferError
 from at_infer.scoring.options import EngineOptions
 from at_infer.scoring.score_file import score_file
 from export.parity import spearman
-from export.pipeline import ExportConfig, ExportPrecision, export_model
+from export.pipeline import ExportConfig, export_model
 from training.checkpoint import Checkpoint
 
 DEFAULT: tuple[ExportPrecision, ...] = ("int8-dynamic", "int8")

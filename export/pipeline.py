@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import onnx
@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from at_infer import __version__
-from at_infer.config import Config, ScoreMode, find_validation, head_rule
+from at_infer.config import Config, ExportPrecision, ScoreMode, find_validation, head_rule
 from at_infer.engines.tensorrt.batching import BatchProfile
 from at_infer.errors import CheckpointError, ExportError, OutputError
 from at_infer.models.kinds import Flavour
@@ -40,7 +40,6 @@ from export.to_tensorrt import EngineChoice, build_plan, choose_flavour
 from export.triton import write_repository
 from training.checkpoint import Checkpoint
 
-ExportPrecision = Literal["fp32", "fp16", "bf16", "int8", "int8-dynamic"]
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "int8": torch.float32, "int8-dynamic": torch.float32}
 REAL_WINDOWS = 64  # of a data file, spread over it
 

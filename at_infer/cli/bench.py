@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from at_infer.config import Provider
 from at_infer.errors import ConfigError, MissingExtraError
 from at_infer.output import atomic_path, check_writable
 from at_infer.threads import let_threads_sleep
@@ -40,7 +41,7 @@ def bench(
     batch: Annotated[str, typer.Option(help="Batch sizes; 1 gives the latency.")] = "1,8,32",
     duration: Annotated[float, typer.Option(help="Seconds per engine and batch size.")] = 2.0,
     threads: Annotated[int | None, typer.Option(help="CPU threads. Default: all.")] = None,
-    provider: Annotated[Literal["cpu", "cuda", "tensorrt"], typer.Option(help="Where ONNX Runtime runs.")] = "cpu",
+    provider: Annotated[Provider, typer.Option(help="Where ONNX Runtime runs.")] = "cpu",
     against: Annotated[
         Literal["none", "pytorch"], typer.Option(help="pytorch: the model itself too, eager and compiled.")
     ] = "none",

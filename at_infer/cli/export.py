@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from at_infer.config import ScoreConfig, ScoreMode
+from at_infer.config import ExportPrecision, ScoreConfig, ScoreMode
 from at_infer.errors import CheckpointError, ConfigError, MissingExtraError, OutputError
 from at_infer.threads import let_threads_sleep
 
@@ -28,7 +28,7 @@ def export(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the files of an earlier export.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON line on stdout.")] = False,
     precision: Annotated[
-        Literal["fp32", "fp16", "bf16", "int8", "int8-dynamic"],
+        ExportPrecision,
         typer.Option(
             help="Type of the large matrix products; int8 needs --calibration, int8-dynamic is for CPUs.",
             rich_help_panel=GRAPH,

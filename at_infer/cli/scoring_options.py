@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from at_infer.config import Level, ScoreMode
+from at_infer import config
 from at_infer.errors import ConfigError
 
 INPUT, SCORE, ENGINE, RUN = "Input", "Score and threshold", "Engine", "Run"
@@ -26,7 +26,7 @@ Threshold = Annotated[
 Ratio = Annotated[
     float | None, typer.Option(help="Threshold that this share of the validation rows exceeds.", rich_help_panel=SCORE)
 ]
-Mode = Annotated[ScoreMode | None, typer.Option(help="Default: the model's.", rich_help_panel=SCORE)]
+Mode = Annotated[config.ScoreMode | None, typer.Option(help="Default: the model's.", rich_help_panel=SCORE)]
 Temperature = Annotated[
     float | None, typer.Option(help="Of mode published. Default: the model's.", rich_help_panel=SCORE)
 ]
@@ -39,7 +39,7 @@ NormaliseErrors = Annotated[
     ),
 ]
 LevelOption = Annotated[
-    Level | None,
+    config.Level | None,
     typer.Option(
         "--level",
         help="Of mode fusion: compare levels with the recent past, with the training data, or not at all. Default: the "
@@ -55,9 +55,7 @@ Delay = Annotated[
         rich_help_panel=SCORE,
     ),
 ]
-Provider = Annotated[
-    Literal["cpu", "cuda", "tensorrt"], typer.Option(help="Where ONNX Runtime runs.", rich_help_panel=ENGINE)
-]
+Provider = Annotated[config.Provider, typer.Option(help="Where ONNX Runtime runs.", rich_help_panel=ENGINE)]
 Threads = Annotated[int | None, typer.Option(help="CPU threads of the engine. Default: all.", rich_help_panel=ENGINE)]
 
 

@@ -1,11 +1,12 @@
 """Engines: one contract, opened by suffix; each runtime is imported by exactly one file."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from at_infer.config import Provider as Provider
 from at_infer.errors import EngineError
 from at_infer.models.kinds import ONNX_SUFFIXES, PLAN_SUFFIXES, is_onnx, is_plan
 
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from at_infer.models.metadata import Metadata
 
 Floats = NDArray[np.float32]
-Provider = Literal["cpu", "cuda", "tensorrt"]
 
 
 class Engine(Protocol):
