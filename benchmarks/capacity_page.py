@@ -64,9 +64,9 @@ peak at small batches.
 ## One million series at 1 Hz
 
 Every series has one row per second. With windows that do not overlap (`at-infer score`), that is one window per
-{window} rows, {calm:,} windows per second. If each row is scored as the last row of its window (`at-infer watch`), it is
-{live:,}. Number of devices needed in fp16, at the predicted speed and at {share:.0%} of it, the fraction that fp32 reached on
-the CPU:
+{window} rows, {calm:,} windows per second. If each row is scored as the last row of its window (`at-infer watch`), it
+is {live:,}. Number of devices needed in fp16, at the predicted speed and at {share:.0%} of it, the fraction that fp32
+reached on the CPU:
 
 {million}
 
@@ -77,7 +77,7 @@ Reading, windowing and writing are not included: `python -m benchmarks.throughpu
 ![Time per row over window, width, features and layers, measured and by operation count](img/cost_growth.svg)
 
 CPU time per row on the same CPU, changing one size at a time (`python -m benchmarks.cost_growth`). An exponent of 1
-means that doubling the size doubles the time per row. The time per window has an exponent larger by 1 in the window size.
+means that doubling the size doubles the time per row. Per window, the exponent of the window length is larger by 1.
 
 {growth}
 
@@ -182,7 +182,13 @@ def million(share: float) -> str:
             math.ceil(demand / (speed * part)) for demand in (SERIES / PAPER.window, SERIES) for part in (1.0, share)
         ]
         rows.append([device.name, *(f"{count:,}" for count in counts)])
-    header = ["devices, predicted", "no overlap", "no overlap, at that fraction", "every row", "every row, at that fraction"]
+    header = [
+        "devices, predicted",
+        "no overlap",
+        "no overlap, at the fraction",
+        "every row",
+        "every row, at the fraction",
+    ]
     return table(header, rows)
 
 

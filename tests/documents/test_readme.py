@@ -132,17 +132,20 @@ def test_files_named_in_the_text_exist(page: Path) -> None:
         assert (ROOT / path).exists(), f"{page.name}: {path}"
 
 
-def test_the_map_of_the_house_is_complete() -> None:
-    listed = set(re.findall(r"^\| `([\w./]+\.py)` \|", CONTRIBUTING.read_text(encoding="utf-8"), flags=re.MULTILINE))
-    there = {
-        str(path.relative_to(ROOT))
-        for part in ("at_infer", "training", "export")
-        for path in (ROOT / part).rglob("*.py")
-    }
-    missing, stale = there - listed, {path for path in listed if not (ROOT / path).is_file()}
-    wanted = [f"| `{path}` | {(ROOT / path).read_text(encoding='utf-8').splitlines()[0]} |" for path in sorted(missing)]
-    assert not missing, "add to CONTRIBUTING.md, in words of your own:\n" + "\n".join(wanted)
-    assert not stale, f"in CONTRIBUTING.md but not there: {sorted(stale)}"
+def test_the_map_has_a_line_for_every_folder_that_names_its_files() -> None:
+    lines = re.findall(r"^\| `([\w/]+/)` \|(.+)$", CONTRIBUTING.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    named = {folder: set(re.findall(r"`(\w+)`", line.rpartition(" | ")[2])) for folder, line in lines}
+    for part in ("at_infer", "training", "export"):
+        for path in (ROOT / part).rglob("*.py"):
+            folder = f"{path.parent.relative_to(ROOT)}/"
+            known = path.stem.startswith("__") or path.stem in named.get(folder, set())
+            assert known, f"CONTRIBUTING.md: {folder} has no {path.stem} in its line of the map"
+    for folder, names in named.items():
+        stale = [name for name in names if not (ROOT / folder / f"{name}.py").is_file() and name not in NOT_FILES]
+        assert not stale, f"CONTRIBUTING.md: {folder} names files that do not exist: {stale}"
+
+
+NOT_FILES = {"fit", "export_model", "auto", "open_engine"}  # named in the map to say what a file has
 
 
 def tiny(script: str) -> str:
