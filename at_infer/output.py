@@ -15,7 +15,7 @@ def check_writable(path: Path, *, overwrite: bool) -> None:
         if path.is_dir():
             raise OutputError(f"{path}: is a folder; give a file name")
         if path.exists() and not overwrite:
-            raise OutputError(f"{path}: exists already; pass --overwrite to replace it")
+            raise OutputError(f"{path}: exists already; pass overwrite=True to replace it")
         if not path.parent.is_dir():
             raise OutputError(f"{path}: folder {path.parent} does not exist; create it or choose another")
         probe = _temporary(path)

@@ -180,7 +180,7 @@ def _complete_or_absent(folder: Path, ours: set[str], *, overwrite: bool) -> Ite
     """Give a temporary sibling of `folder` to fill; it takes the place of `folder` if the block succeeds."""
     found = _content(folder)
     if found and not overwrite:
-        raise OutputError(f"{folder}: exists already; pass --overwrite to replace it")
+        raise OutputError(f"{folder}: exists already; pass overwrite=True to replace it")
     if strange := sorted(found - ours):
         raise OutputError(f"{folder}: holds {strange[0]!r}, which is not part of this repository; give another folder")
     folder = folder.absolute()

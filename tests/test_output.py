@@ -39,7 +39,7 @@ def test_places_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
 
     (tmp_path / "old.pt").touch()
     assert refused(tmp_path) == f"{tmp_path}: is a folder; give a file name"
-    assert "exists already; pass --overwrite" in refused(tmp_path / "old.pt", overwrite=False)
+    assert "exists already; pass overwrite=True" in refused(tmp_path / "old.pt", overwrite=False)
     assert f"folder {tmp_path}/no does not exist" in refused(tmp_path / "no" / "x.pt")
     assert f"folder {tmp_path}/old.pt does not exist" in refused(tmp_path / "old.pt" / "x.pt")
     assert "cannot write to folder /proc" in refused(NEVER_WRITABLE / "x.pt")

@@ -122,6 +122,6 @@ def open_session(
 
 def _unusable(name: object, provider: str, reason: str) -> EngineError:
     return EngineError(
-        f"{name}: ONNX Runtime's {provider} provider does not work on this machine ({reason}); ask at-infer doctor, "
-        f"or pass --provider cpu"
+        f"{name}: ONNX Runtime's {provider} provider does not work on this machine ({reason}); run at-infer doctor, "
+        f"or pass provider='cpu'"
     )

@@ -97,8 +97,8 @@ def compared_keys(keys: Keys, join: Join, own: InputFile, other: InputFile) -> l
     names = [name for name in wanted if name is not None]
     if len(names) < len(wanted):
         raise DataError(
-            f"{own.path}: no column tells the {join.replace('+', ' and ')}; name it with --time-column and "
-            f"--series-column, or join by row"
+            f"{own.path}: no column identifies the {join.replace('+', ' and ')}; name it with time_column=... and "
+            f"series_column=..., or use join='row'"
         )
     for name in names:
         if name not in other.schema:

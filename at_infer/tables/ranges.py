@@ -34,7 +34,7 @@ def find_places(source: str, *, series_per_file: bool) -> list[Place]:
         paths = source_files(source)
         if isinstance(paths[0], str):
             if series_per_file:
-                raise DataError(f"{source}: --series-per-file takes files of this machine; a URL is read as one series")
+                raise DataError(f"{source}: series_per_file=True takes local files only; a URL is read as one series")
             return [Place(source, source, None, 0, 0)]
         hive = Path(source) not in paths
         found = []
@@ -110,4 +110,4 @@ def read_properties(path: Path) -> dict[str, str] | None:
     try:
         return read_metadata(path).properties
     except DataError as error:
-        raise OutputError(f"{error}; remove it, or pass --overwrite") from None
+        raise OutputError(f"{error}; remove it, or pass overwrite=True") from None

@@ -46,7 +46,7 @@ class RowStream:
         with reading(source):
             paths = source_files(source)
         if columns.series_per_file and isinstance(paths[0], str):
-            raise DataError(f"{source}: --series-per-file takes files of this machine; a URL is read as one series")
+            raise DataError(f"{source}: series_per_file=True takes local files only; a URL is read as one series")
         # Of a URL polars knows whether it is a folder; a file that was named itself is taken as it is.
         hive = None if isinstance(paths[0], str) else Path(source) not in paths
         files = [InputFile.open(path, hive=hive) for path in paths]

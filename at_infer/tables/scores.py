@@ -73,7 +73,7 @@ class ScoredFile:
         self.compared: list[str] = []
         if labels is not None:
             self.label_files = open_files(labels)
-            _check_has(self.label_files, [label_column], "name it with --label-column")
+            _check_has(self.label_files, [label_column], "name it with label_column=...")
             self.compared = compared_keys(self.keys, "auto", head, self.label_files[0])
             _check_has(self.label_files, self.compared, "all files need the same columns")
             found = sum(file.rows for file in self.label_files)

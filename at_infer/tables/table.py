@@ -145,7 +145,7 @@ def _choose(
                 if dtype.is_numeric() and not {name} & {*names, *keys, *exclude}:
                     raise DataError(
                         f"{file.path}: column {name!r} is numeric here but not in {head.path}; name the features "
-                        f"with --columns or leave it out with --exclude"
+                        f"with columns=... or leave it out with exclude=..."
                     )
     else:
         for name in columns:
@@ -157,7 +157,7 @@ def _choose(
                 )
         names = [name for name in columns if name not in exclude]
         if not names:
-            raise DataError(f"{head.path}: --columns and --exclude leave no column to learn from; name at least one")
+            raise DataError(f"{head.path}: columns=... and exclude=... leave no feature; name at least one")
 
     for file in files:
         for name in [*names, *keys]:

@@ -20,7 +20,7 @@ import pytest
 import torch
 import typer
 
-from at_infer.cli import app
+from at_infer.cli import app, option_text
 from at_infer.config import PRESETS, ScoreConfig
 from at_infer.models.kinds import file_sha256
 from tests.conftest import Answer, WriteParquet
@@ -480,7 +480,7 @@ BAD_FRAMES: dict[str, tuple[pl.DataFrame, list[str], str]] = {
     "an infinity": (rows(60, y=[float("inf"), *range(59)]), [], "column 'y' is infinite, or too large for float32"),
     "an unknown column": (rows(60), ["--columns", "x,z"], "column 'z' is missing; the file has x"),
     "a column named twice": (rows(60), ["--columns", "x,x"], "column 'x' is named twice"),
-    "no column named": (rows(60), ["--columns", ","], "--columns and --exclude leave no column to learn from"),
+    "no column named": (rows(60), ["--columns", ","], "--columns and --exclude leave no feature"),
     "an unknown time column": (rows(60), ["--time-column", "z"], "column 'z' is missing"),
     "extreme validation values": (
         rows(100).with_columns(x=pl.when(pl.int_range(pl.len()) == 95).then(1e30).otherwise("x")),
@@ -648,3 +648,18 @@ def test_an_error_of_a_real_process_is_one_line_and_exit_code_1(tmp_path: Path, 
     stdout, err = process.communicate()
     assert refused(Answer(process.returncode, stdout, err)) == f"{tmp_path}/no.parquet: no such file"
     assert files(out) == []
+
+
+@pytest.mark.parametrize(
+    ("message", "printed"),
+    [
+        ("a.parquet: exists already; pass overwrite=True to replace it", "pass --overwrite to replace it"),
+        ("row 3: is bad; pass on_bad_rows='null'", "pass --on-bad-rows null"),
+        ("a.parquet: name the features with columns=... or exclude=...", "with --columns or --exclude"),
+        ("a.onnx: needs batch_size=8, or another file", "needs --batch-size 8, or another file"),
+        ("year=2024/a.parquet: has no rows", "year=2024/a.parquet: has no rows"),
+    ],
+)
+def test_parameters_in_errors_are_printed_as_options(message: str, printed: str) -> None:
+    params = [p for command in typer.main.get_command(app).commands.values() for p in command.params]  # type: ignore[attr-defined]
+    assert option_text(message, {p.name: max(p.opts, key=len) for p in params}).endswith(printed)

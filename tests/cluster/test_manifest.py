@@ -279,7 +279,7 @@ def test_a_damaged_manifest_is_refused_and_can_be_replaced(run: Run, out: Path, 
 def test_a_damaged_split_is_refused(run: Run, out: Path) -> None:
     run()
     (out / split_file(3, 0)).write_bytes(b"PAR1 not")
-    with pytest.raises(OutputError, match=r"000003-000000000000.parquet: .*; remove it, or pass --overwrite"):
+    with pytest.raises(OutputError, match=r"000003-000000000000.parquet: .*; remove it, or pass overwrite=True"):
         run()
 
 

@@ -300,7 +300,7 @@ def test_rows_in_another_order_are_refused_unless_joined_by_row(evaluate: Any, t
 
 def test_keys_that_a_join_needs_must_be_there(evaluate: Any, truth: pl.DataFrame, scores: pl.DataFrame) -> None:
     assert "column 'ts' is missing" in evaluate("--join", "time", labels=truth.drop("ts"))
-    assert "no column tells the series and time" in evaluate("--join", "series+time", own=scores.select("score"))
+    assert "no column identifies the series and time" in evaluate("--join", "series+time", own=scores.select("score"))
     assert evaluate(labels=truth.drop("ts", "host"))["joined_on"] == "row number"
     text = truth.with_columns(pl.col("ts").cast(pl.String))
     assert "column 'ts' is String but in" in evaluate(labels=text)

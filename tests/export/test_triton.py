@@ -186,7 +186,7 @@ def test_a_name_that_is_no_folder_name_is_refused(tmp_path, onnx_path, name):
 def test_an_existing_repository_is_replaced_only_when_asked(tmp_path, onnx_path, plan_path):
     repository = tmp_path / "r"
     write_repository(repository, onnx_path=onnx_path, plan_path=plan_path, metadata=metadata())
-    with pytest.raises(OutputError, match="--overwrite"):
+    with pytest.raises(OutputError, match="overwrite=True"):
         write_repository(repository, onnx_path=onnx_path, metadata=metadata())
     write_repository(repository, onnx_path=onnx_path, metadata=metadata(), overwrite=True)
     assert [path.name for path in repository.iterdir()] == ["anomaly_transformer_onnx"]

@@ -239,7 +239,7 @@ def test_hidden_files_are_no_data(score: Score, three_files: Path) -> None:
 
 
 def test_files_at_a_url_are_one_series(score: Score, three_files: Path) -> None:
-    with pytest.raises(DataError, match="--series-per-file takes files of this machine"):
+    with pytest.raises(DataError, match="series_per_file=True takes local files only"):
         score(f"file://{three_files}/*.parquet", series_per_file=True)
 
 

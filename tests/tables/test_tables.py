@@ -164,8 +164,8 @@ def test_columns_that_cannot_be_used_are_refused(write_parquet: WriteParquet) ->
     assert "'t' is named twice" in refused(path, columns=["t", "t"])
     assert "'t' cannot be a feature and the time" in refused(path, columns=["t"], time_column="t")
     assert "'t' cannot be the time and the series" in refused(path, time_column="t", series_column="t")
-    assert "leave no column to learn from" in refused(path, columns=["t"], exclude=["t"])
-    assert "leave no column to learn from" in refused(path, columns=[])
+    assert "leave no feature" in refused(path, columns=["t"], exclude=["t"])
+    assert "leave no feature" in refused(path, columns=[])
     assert "no numeric column" in refused(path, time_column="t")
     assert "a time or series column holds plain values" in refused(path, columns=["t"], series_column="lists")
 
