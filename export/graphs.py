@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from at_infer.config import DiscrepancyConfig, Normal, Scaler, ScoreConfig
 from at_infer.errors import ConfigError
-from at_infer.models.criterion import NOTHING_USUAL, error_weights
+from at_infer.models.criterion import NO_STATISTICS, error_weights
 from export.fold import linear
 from training.discrepancy import association_discrepancy
 from training.model import AnomalyTransformer, Layer
@@ -53,7 +53,7 @@ class ScoreGraph(nn.Module):
         if normal is not None:
             self.usual_discrepancy = normal.discrepancy[discrepancy.head_rule]
         elif score.mode == "calibrated":
-            raise ConfigError(f"score mode: {score.mode} compares {NOTHING_USUAL}")
+            raise ConfigError(f"score mode: {score.mode} {NO_STATISTICS}")
         weights = torch.ones(network.config.features)
         if score.error_kind.normalised:
             weights = torch.from_numpy(error_weights(normal, score.error_kind))

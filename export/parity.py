@@ -1,4 +1,4 @@
-"""The gate every export passes: the written ONNX file against the PyTorch model."""
+"""The parity check: export stops if the written ONNX file and the PyTorch model differ."""
 
 import copy
 from collections.abc import Sequence
@@ -76,10 +76,10 @@ def check(
 ) -> dict[str, Any]:
     """Run both on random, real and extreme windows; return the figures, or raise and name the worst element.
 
-    A difference is also forgiven up to `DOUBT` times what PyTorch's own float32 answer is off its float64 one in
-    that window: rounding decides there, not the export. `tolerance` replaces all that for every output.
-    In a lower precision than fp32, extreme windows leave the range of the type; there only finite answers are
-    asked for, and an error that still finds the extreme.
+    The tolerance grows by `DOUBT` times the difference between PyTorch's float32 and float64 results in that window,
+    which is rounding and not an export error. `tolerance` replaces the tolerances of all outputs.
+    Below fp32, extreme windows exceed the range of the type; there the outputs must be finite, and the largest error
+    must still be found.
     """
     config, scaler = reference.network.config, reference.scale
     natural = {"random": random_windows(config, scaler.mean.numpy(), scaler.deviation.numpy())}
@@ -113,7 +113,7 @@ def check(
 def run_reference(
     graph: ScoreGraph | AssociationsGraph, windows: Floats, dtype: torch.dtype = torch.float32
 ) -> Outputs:
-    """What PyTorch answers."""
+    """The outputs of PyTorch."""
     graph = copy.deepcopy(graph).to(dtype).eval()
     with torch.inference_mode():
         batches = [graph(torch.from_numpy(part).to(dtype)) for part in _batches(windows)]
@@ -122,7 +122,7 @@ def run_reference(
 
 
 def run_onnx(model: onnx.ModelProto, windows: Floats) -> Outputs:
-    """What ONNX Runtime answers."""
+    """The outputs of ONNX Runtime."""
     session = open_session(without_bfloat16(model).SerializeToString())
     names = [output.name for output in session.get_outputs()]
     batches = [session.run(None, {INPUT: part}) for part in _batches(windows)]
@@ -184,7 +184,7 @@ def _finite(case: str, found: Outputs, expected: Outputs) -> None:
             where = tuple(int(i) for i in np.argwhere(bad)[0])
             raise ExportError(
                 f"parity: output {name}{list(where)} is {values[where]} on {case} windows where PyTorch says "
-                f"{expected[name][where]:.6g}; the export is refused"
+                f"{expected[name][where]:.6g}; nothing was exported"
             )
 
 
@@ -278,7 +278,7 @@ def _compare(case: str, found: Outputs, expected: Outputs, allowed: dict[str, Do
             index = [int(i) for i in where]
             raise ExportError(
                 f"parity: output {name}{index} is {found[name][where]:.6g} on {case} windows where PyTorch says "
-                f"{values[where]:.6g}; the difference may be {allowed[name][where]:.2g}; the export is refused"
+                f"{values[where]:.6g}; the difference may be {allowed[name][where]:.2g}; nothing was exported"
             )
         figures[name] = {"max_abs": _figure(difference.max()), "share_of_tolerance": _figure(share.max())}
     return figures
@@ -312,7 +312,7 @@ def _finds_extreme(found: Floats | None, expected: Floats | None, reference: Sco
         i = int(lost.argmax())
         raise ExportError(
             f"parity: the largest error of extreme window {i} is {peak[i]:.6g} where PyTorch says "
-            f"{expected_peak[i]:.6g}; the export is refused"
+            f"{expected_peak[i]:.6g}; nothing was exported"
         )
 
 

@@ -1,4 +1,4 @@
-"""Copies of a graph that only the parity gate runs: with the scale at its floor, or with products that a CPU can do."""
+"""Copies of a graph for the parity check only: with the scale at its floor, or with products that a CPU can do."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""export_model(): checkpoint in; ONNX files, an engine and what they are worth out. All files, or none."""
+"""export_model(): from a checkpoint to ONNX files, a plan and the results of the parity check. All files, or none."""
 
 import copy
 import os
@@ -58,7 +58,7 @@ class ExportConfig(Config):
     outputs: tuple[Output, ...] | None = None
     """Of the score graph; None: what its score mode needs."""
     data: str | None = None
-    """Parquet with real windows for the parity gate."""
+    """Parquet with real windows for the parity check."""
     calibration: str | None = None
     """Parquet with real windows that int8 is calibrated on."""
     engine: EngineChoice = "auto"
@@ -68,7 +68,7 @@ class ExportConfig(Config):
     batch: BatchProfile = field(default_factory=lambda: BatchProfile(1, 32, 256))
     atol: float | None = None
     rtol: float | None = None
-    """Replace the tolerances of the parity gate; both or neither."""
+    """Replace the tolerances of the parity check; both or neither."""
 
     def __post_init__(self) -> None:
         self._choice("precision", ExportPrecision)
@@ -169,7 +169,7 @@ def _make(
     real: NDArray[np.float32] | None,
     calibration: NDArray[np.float32] | None,
 ) -> tuple[onnx.ModelProto, Metadata]:
-    """One graph, through the parity gate."""
+    """One graph, after the parity check."""
     score = replace(checkpoint.score, mode=config.score_mode or checkpoint.score.mode)
     discrepancy = replace(checkpoint.discrepancy, head_rule=head_rule(score.mode, checkpoint.discrepancy))
     validation = checkpoint.validation

@@ -1,4 +1,4 @@
-"""`at-infer bench`: how fast engines are, side by side."""
+"""`at-infer bench`: latency and throughput of engines."""
 
 import json
 import math
@@ -46,16 +46,18 @@ def bench(
         Literal["none", "pytorch"], typer.Option(help="pytorch: the model itself too, eager and compiled.")
     ] = "none",
     checkpoint: Annotated[Path | None, typer.Option(help="Checkpoint for --against pytorch.")] = None,
-    check: Annotated[str | None, typer.Option(help="Parquet with real rows: do all contestants agree on them?")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write the latencies as an SVG picture.")] = None,
+    check: Annotated[
+        str | None, typer.Option(help="Parquet with real rows, to compare the scores of all engines.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the latencies as an SVG figure.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line on stdout.")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="A Markdown table on stdout.")] = False,
 ) -> None:
-    """Measure latency and throughput of exported models, taking turns so that a busy machine is fair to all.
+    """Measure latency and throughput of exported models, which take turns so that a busy machine affects all.
 
     Times are of whole batches, from host memory to host memory, after a warm-up. A plan is measured four times: with
-    and without its CUDA graph, with and without transfers; clocks, power and memory of the GPU are told where they can
-    be read. A figure whose runs vary by more than 2.5 % is marked: the machine was busy.
+    and without its CUDA graph, with and without transfers; clocks, power and memory of the GPU are shown if they can
+    be read. A result that varies by more than 2.5 % is marked: the machine was busy.
 
     [bold]Example[/bold]: at-infer bench --engine model.onnx --engine int8/model.onnx --batch 1,16 --check data.parquet
     """

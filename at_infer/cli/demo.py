@@ -16,7 +16,7 @@ def demo(
         "demo"
     ),
     quick: Annotated[
-        bool, typer.Option("--quick", help="Little data and a tiny model: seconds, to see that everything works.")
+        bool, typer.Option("--quick", help="Little data and a tiny model: seconds, to check the installation.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files of an earlier demo.")] = False,
 ) -> None:

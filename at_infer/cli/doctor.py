@@ -13,9 +13,9 @@ def doctor(
     ctx: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON document.")] = False,
 ) -> None:
-    """Tell what this machine has and which commands will work on it, and how to get the others.
+    """Show installed runtimes, which commands work on this machine, and how to enable the others.
 
-    Each runtime is really loaded, in a process of its own: ONNX Runtime lists providers that cannot work.
+    Each runtime is loaded in a separate process, because ONNX Runtime also lists providers that do not work.
 
     [bold]Example[/bold]: at-infer doctor
     """

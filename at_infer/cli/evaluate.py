@@ -1,4 +1,4 @@
-"""`at-infer evaluate`: what scores are worth against labels, and against chance."""
+"""`at-infer evaluate`: metrics of scores against labels, next to baselines."""
 
 import json
 from pathlib import Path
@@ -12,10 +12,10 @@ LABELS, THRESHOLD, OUTPUT = "Labels", "Threshold", "Output"
 
 
 def evaluate(
-    scores: Annotated[str, typer.Argument(metavar="SCORES", help="Parquet of at-infer score.")],
+    scores: Annotated[str, typer.Argument(metavar="SCORES", help="Output of at-infer score.")],
     labels: Annotated[
         str | None,
-        typer.Option(help="File with the labels. Default: the file of scores itself.", rich_help_panel=LABELS),
+        typer.Option(help="File with the labels. Default: the scores file itself.", rich_help_panel=LABELS),
     ] = None,
     label_column: Annotated[
         str, typer.Option(help="1 or true for an anomaly, 0 or false else.", rich_help_panel=LABELS)
@@ -23,7 +23,9 @@ def evaluate(
     score_column: Annotated[str, typer.Option(help="Column of the scores.", rich_help_panel=LABELS)] = "score",
     join: Annotated[
         Literal["auto", "row", "time", "series+time"],
-        typer.Option(help="What both files must agree on. auto: all keys that both have.", rich_help_panel=LABELS),
+        typer.Option(
+            help="Columns that both files must agree on. auto: all key columns that both have.", rich_help_panel=LABELS
+        ),
     ] = "auto",
     time_column: Annotated[
         str | None, typer.Option(help="Default: as at-infer score wrote it.", rich_help_panel=LABELS)
@@ -41,7 +43,7 @@ def evaluate(
     ratio: Annotated[
         float | None,
         typer.Option(
-            help="The paper's r: share of the validation scores above the threshold.", rich_help_panel=THRESHOLD
+            help="The paper's r: fraction of the validation scores above the threshold.", rich_help_panel=THRESHOLD
         ),
     ] = None,
     delta: Annotated[
@@ -51,7 +53,7 @@ def evaluate(
         str | None, typer.Option(help="Scores of the validation rows, if none are recorded.", rich_help_panel=THRESHOLD)
     ] = None,
     engine: Annotated[
-        Path | None, typer.Option(help="Model that knows its validation scores.", rich_help_panel=THRESHOLD)
+        Path | None, typer.Option(help="Model that contains its validation quantiles.", rich_help_panel=THRESHOLD)
     ] = None,
     protocol: Annotated[
         Literal["paper", "published-leaking"],
@@ -61,7 +63,7 @@ def evaluate(
         ),
     ] = "paper",
     train_scores: Annotated[
-        str | None, typer.Option(help="Scores of the training rows, for the leak.", rich_help_panel=THRESHOLD)
+        str | None, typer.Option(help="Scores of the training rows, for published-leaking.", rich_help_panel=THRESHOLD)
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the random baseline.", rich_help_panel=OUTPUT)] = 0,
     as_json: Annotated[
@@ -69,11 +71,11 @@ def evaluate(
     ] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Tables in markdown.", rich_help_panel=OUTPUT)] = False,
 ) -> None:
-    """Compare scores with labels, beside scores that never saw the data.
+    """Compare scores with labels, next to baselines that never see the data.
 
-    The paper's point-adjusted figures, and those that chance does not win. Labels are joined row by row: both files
-    need the same rows in the same order, and their keys are compared. The threshold never comes from the test scores,
-    unless the leak is asked for by name.
+    The paper's point-adjusted metrics, and metrics without adjustment. Both files must have the same rows in the same
+    order; their key columns are compared. The threshold never comes from the test scores, except with
+    --protocol published-leaking.
 
     [bold]Examples[/bold]
 

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from export.graphs import Output
     from training.checkpoint import Checkpoint
 
-GRAPH, ENGINE, CHECK, PUBLISHED = "Graph", "Engine", "Parity gate", "Published checkpoints"
+GRAPH, ENGINE, CHECK, PUBLISHED = "Graph", "Engine", "Parity check", "Published checkpoints"
 
 
 def export(
     checkpoint: Annotated[Path, typer.Argument(help="Checkpoint written by at-infer train.", metavar="CHECKPOINT")],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder for the files. Default: beside the checkpoint.")
+        Path | None, typer.Option("-o", "--output", help="Folder for the files. Default: that of the checkpoint.")
     ] = None,
     name: Annotated[str, typer.Option(help="First part of the file names.")] = "model",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the files of an earlier export.")] = False,
@@ -36,7 +36,9 @@ def export(
     ] = "fp32",
     calibration: Annotated[
         str | None,
-        typer.Option(help="Parquet with real rows, to calibrate int8 and to check with.", rich_help_panel=GRAPH),
+        typer.Option(
+            help="Parquet with calibration data for int8; also used for the parity check.", rich_help_panel=GRAPH
+        ),
     ] = None,
     score_mode: Annotated[
         ScoreMode | None,
@@ -64,7 +66,7 @@ def export(
         typer.Option(help="GPUs to build for with TensorRT-RTX, such as 86,89,120.", rich_help_panel=ENGINE),
     ] = None,
     batch: Annotated[
-        str, typer.Option(help="Smallest, best and largest batch of the engine.", rich_help_panel=ENGINE)
+        str, typer.Option(help="Minimum, optimum and maximum batch size of the plan.", rich_help_panel=ENGINE)
     ] = "1:32:256",
     triton: Annotated[
         Path | None,
@@ -87,33 +89,33 @@ def export(
         ),
     ] = False,
     window: Annotated[
-        int | None, typer.Option(help="Its window; the file does not tell.", rich_help_panel=PUBLISHED)
+        int | None, typer.Option(help="Its window length, which the file does not contain.", rich_help_panel=PUBLISHED)
     ] = None,
     heads: Annotated[
-        int | None, typer.Option(help="Its heads; compared with what the file tells.", rich_help_panel=PUBLISHED)
+        int | None, typer.Option(help="Its number of heads; checked against the file.", rich_help_panel=PUBLISHED)
     ] = None,
     scale_from: Annotated[
         str | None,
-        typer.Option(help="Parquet it was trained on: gives scaler and threshold.", rich_help_panel=PUBLISHED),
+        typer.Option(help="Parquet it was trained on, for scaler and threshold.", rich_help_panel=PUBLISHED),
     ] = None,
     columns: Annotated[
         str | None, typer.Option(help="Its columns in that file, comma separated.", rich_help_panel=PUBLISHED)
     ] = None,
     exclude: Annotated[
-        str | None, typer.Option(help="Columns of that file to leave out.", rich_help_panel=PUBLISHED)
+        str | None, typer.Option(help="Columns of that file that are not features.", rich_help_panel=PUBLISHED)
     ] = None,
     series_column: Annotated[
-        str | None, typer.Option(help="Column of that file that tells series apart.", rich_help_panel=PUBLISHED)
+        str | None, typer.Option(help="Column of that file that identifies the series.", rich_help_panel=PUBLISHED)
     ] = None,
     ratio: Annotated[
-        float, typer.Option(help="Threshold: share of that file's rows above it.", rich_help_panel=PUBLISHED)
+        float, typer.Option(help="Threshold: fraction of that file's rows above it.", rich_help_panel=PUBLISHED)
     ] = 0.01,
 ) -> None:
     """Write a checkpoint as ONNX, and as a TensorRT engine where one can be built.
 
     model.onnx takes raw windows and returns scores; model.associations.onnx returns the reconstruction and the
     associations of every layer; model.trt with model.trt.json is the engine. Each ONNX file is run and compared
-    with the PyTorch model before anything is kept: a mismatch fails the export.
+    with the PyTorch model; export stops if they differ.
 
     [bold]Examples[/bold]
 
@@ -164,7 +166,7 @@ def export(
         given = {"--window": window, "--heads": heads, "--scale-from": scale_from, "--columns": columns}
         for option, value in given.items():
             if value is not None:
-                raise ConfigError(f"{option}: is for --published checkpoints; {checkpoint} knows it itself")
+                raise ConfigError(f"{option}: is for --published checkpoints; {checkpoint} contains it")
         from training.checkpoint import Checkpoint
 
         source = Checkpoint.load(checkpoint)

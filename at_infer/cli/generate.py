@@ -1,4 +1,4 @@
-"""`at-infer generate`: synthetic data to try the other commands on."""
+"""`at-infer generate`: synthetic data for the other commands."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -18,10 +18,10 @@ FILES = ("train.parquet", "validation.parquet", "test.parquet")
 def generate(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the three files; created if absent.")],
     kind: Annotated[
-        str, typer.Option(metavar="univariate|multivariate", help="One feature, or five that correlate.")
+        str, typer.Option(metavar="univariate|multivariate", help="One feature, or five correlated ones.")
     ] = "univariate",
     features: Annotated[
-        int | None, typer.Option(help="Number of features, whatever the kind.", show_default=False)
+        int | None, typer.Option(help="Number of features; overrides --kind.", show_default=False)
     ] = None,
     family: Annotated[
         list[str] | None,
@@ -40,10 +40,10 @@ def generate(
     contamination: Annotated[
         float, typer.Option(help="Share of anomalous rows, without label, in the train and validation files.")
     ] = 0.0,
-    seed: Annotated[int, typer.Option(help="The same seed makes the same files.")] = 0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same files.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist already.")] = False,
 ) -> None:
-    """Make synthetic series: clean ones to train on, and one with labelled anomalies to test on.
+    """Generate synthetic series: normal ones for training, and one with labelled anomalies for testing.
 
     A noisy sine with the five anomaly families of NeurIPS-TS (Lai et al. 2021), in the sizes the Anomaly
     Transformer paper uses. All files have the columns timestamp and f00, f01, ...; test.parquet also has

@@ -1,4 +1,4 @@
-"""`at-infer inspect`: what a file is, and what it knows about itself."""
+"""`at-infer inspect`: type and metadata of a file."""
 
 import sys
 from pathlib import Path
@@ -18,10 +18,10 @@ def inspect(
         bool, typer.Option("--json", help="Print everything as one JSON document; the table shortens long lists.")
     ] = False,
 ) -> None:
-    """Tell what a file is and what it knows about itself.
+    """Print type, shapes and metadata of a file.
 
-    The content decides, not the name. A TensorRT plan is described by the JSON file beside it, after a check that
-    the two belong together; this needs no GPU. A checkpoint needs at-infer\\[train].
+    The type is detected from the content, not from the name. A TensorRT plan is described by its JSON sidecar, after a
+    check that the two belong together; this needs no GPU. A checkpoint needs at-infer\\[train].
 
     [bold]Example[/bold]: at-infer inspect model.onnx
     """

@@ -18,7 +18,7 @@ INPUT, SHOWN, OUTPUT = "Input", "What is shown", "Output"
 
 
 def report(
-    source: Annotated[str, typer.Argument(metavar="SCORES|CKPT", help="Parquet of at-infer score, or a checkpoint.")],
+    source: Annotated[str, typer.Argument(metavar="SCORES|CKPT", help="Output of at-infer score, or a checkpoint.")],
     data: Annotated[
         str | None, typer.Option(help="The data that were scored, to show features.", rich_help_panel=INPUT)
     ] = None,
@@ -65,14 +65,14 @@ def report(
         typer.Option(metavar="DIR", help="Also write the figures as images into this folder.", rich_help_panel=OUTPUT),
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace what exists.", rich_help_panel=OUTPUT)
+        bool, typer.Option("--overwrite", help="Replace existing files.", rich_help_panel=OUTPUT)
     ] = False,
 ) -> None:
-    """Show scores as one HTML page: what happened, when, and which features are to blame.
+    """Show scores as one HTML page: what happened, when, and which features caused it.
 
     The page needs no network. It has the score over time with zoom down to the row, the segments, the worst of them
-    in detail, and what another threshold would do. Labels tell hits from misses and false alarms. Of a checkpoint it
-    shows how training went; that needs at-infer\\[train]. Images (--png) need at-infer\\[report].
+    in detail, and the effect of other thresholds. Labels add hits, misses and false alarms. For a checkpoint it
+    shows how training went, which needs at-infer\\[train]. Images (--png) need at-infer\\[report].
 
     [bold]Examples[/bold]
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from at_infer.cluster.summary import ClusterSummary
     from at_infer.scoring.score_file import Summary
 
-WINDOWS, CLUSTER = "Windows", "Many machines"
+WINDOWS, CLUSTER = "Windows", "Cluster"
 
 
 def score(
@@ -45,26 +45,26 @@ def score(
         typer.Option(
             "-o",
             "--output",
-            help="Parquet to write, with --ray a folder. Default: scores.parquet, scores.",
+            help="Parquet file to write, with --ray a folder. Default: scores.parquet or scores.",
             rich_help_panel=RUN,
         ),
     ] = None,
     time_column: Annotated[
         str | None,
-        typer.Option(help="Carried through, checked to rise. Default: the model's.", rich_help_panel=INPUT),
+        typer.Option(help="Copied to the output, must increase. Default: the model's.", rich_help_panel=INPUT),
     ] = None,
     series_column: SeriesColumn = None,
     one_series: OneSeries = False,
     series_per_file: Annotated[
-        bool, typer.Option("--series-per-file", help="Each file is a series of its own.", rich_help_panel=INPUT)
+        bool, typer.Option("--series-per-file", help="Each file is one series.", rich_help_panel=INPUT)
     ] = False,
     short_series: Annotated[
         Literal["error", "skip", "pad"],
-        typer.Option(help="A series shorter than a window: refuse, no score, or pad.", rich_help_panel=INPUT),
+        typer.Option(help="A series shorter than a window: error, no score, or pad.", rich_help_panel=INPUT),
     ] = "error",
     on_bad_rows: Annotated[
         Literal["error", "null"],
-        typer.Option(help="Infinite or missing values: refuse, or no score for their windows.", rich_help_panel=INPUT),
+        typer.Option(help="Infinite or missing values: error, or no score for their windows.", rich_help_panel=INPUT),
     ] = "error",
     stride: Annotated[
         int | None,
@@ -72,9 +72,7 @@ def score(
     ] = None,
     align: Annotated[
         Literal["window", "last"],
-        typer.Option(
-            help="last: each row as the last of its window, as a live system sees it.", rich_help_panel=WINDOWS
-        ),
+        typer.Option(help="last: score each row as the last of its window, as watch does.", rich_help_panel=WINDOWS),
     ] = "window",
     threshold: Threshold = None,
     ratio: Ratio = None,
@@ -82,7 +80,9 @@ def score(
     temperature: Temperature = None,
     smooth: Annotated[
         int | None,
-        typer.Option(help="Moving mean of the score over so many rows. Default: the model's.", rich_help_panel=SCORE),
+        typer.Option(
+            help="Moving average of the score over this many rows. Default: the model's.", rich_help_panel=SCORE
+        ),
     ] = None,
     normalise_errors: NormaliseErrors = None,
     level: LevelOption = None,
@@ -93,12 +93,11 @@ def score(
     ] = "none",
     provider: Provider = "cpu",
     batch_size: Annotated[
-        int | None, typer.Option(help="Windows per call. Default: found by a short probe.", rich_help_panel=ENGINE)
+        int | None,
+        typer.Option(help="Windows per batch. Default: chosen by a short measurement.", rich_help_panel=ENGINE),
     ] = None,
     threads: Threads = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where a stopped run left off.", rich_help_panel=RUN)
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run.", rich_help_panel=RUN)] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an existing output.", rich_help_panel=RUN)
     ] = False,
@@ -108,22 +107,23 @@ def score(
     ray: Annotated[
         str | None,
         typer.Option(
-            help="Spread the work: local (this machine), auto (a running cluster, else local) or ray://host:port.",
+            help="Ray cluster: local (this machine), auto (a running cluster, else local) or ray://host:port.",
             metavar="CLUSTER",
             rich_help_panel=CLUSTER,
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="At most so many. Default: one per GPU or CPU.", rich_help_panel=CLUSTER)
+        int | None,
+        typer.Option(help="Maximum number of workers. Default: one per GPU or CPU.", rich_help_panel=CLUSTER),
     ] = None,
     split_rows: Annotated[
-        int | None, typer.Option(help="Rows per split. Default: some seconds of work.", rich_help_panel=CLUSTER)
+        int | None, typer.Option(help="Rows per split. Default: about 10 s of work.", rich_help_panel=CLUSTER)
     ] = None,
 ) -> None:
     """Score every row of a Parquet file with an exported model.
 
     The output has one row per input row, in the same order: time and series columns (or the row number), score and
-    is_anomaly. Columns are found by name. Memory stays flat however long the input is.
+    is_anomaly. Columns are found by name. Memory does not grow with the input.
 
     [bold]Examples[/bold]
 
@@ -134,9 +134,9 @@ def score(
       at-infer score logs --engine model.onnx --ray ray://head:10001 -o scores
     """
     if ray is None and (workers is not None or split_rows is not None):
-        raise ConfigError("workers: --workers and --split-rows go with --ray; add it, or leave them out")
+        raise ConfigError("workers: --workers and --split-rows need --ray; add it, or leave them out")
     if ray is not None and resume:
-        raise ConfigError("resume: a run with --ray always continues what its folder holds; leave --resume out")
+        raise ConfigError("resume: a run with --ray always continues from its output folder; leave --resume out")
     from at_infer.scoring.options import EngineOptions, InputOptions, ScoreOptions
     from at_infer.scoring.score_file import score_file
 

@@ -14,21 +14,27 @@ EnginePath = Annotated[
     Path, typer.Option(help="model.onnx, model.associations.onnx or model.trt.", rich_help_panel=ENGINE)
 ]
 SeriesColumn = Annotated[
-    str | None, typer.Option(help="Tells series apart, carried through. Default: the model's.", rich_help_panel=INPUT)
+    str | None,
+    typer.Option(help="Identifies the series, copied to the output. Default: the model's.", rich_help_panel=INPUT),
 ]
 OneSeries = Annotated[
-    bool, typer.Option("--one-series", help="The input is one series, whatever the model knew.", rich_help_panel=INPUT)
+    bool,
+    typer.Option(
+        "--one-series", help="The input is one series, even if the training data had several.", rich_help_panel=INPUT
+    ),
 ]
 Threshold = Annotated[
     str | None,
     typer.Option(help="A number, or auto: the paper's gap statistic. Default: the model's.", rich_help_panel=SCORE),
 ]
 Ratio = Annotated[
-    float | None, typer.Option(help="Threshold that this share of the validation rows exceeds.", rich_help_panel=SCORE)
+    float | None,
+    typer.Option(help="Threshold that this fraction of the validation rows exceeds.", rich_help_panel=SCORE),
 ]
 Mode = Annotated[config.ScoreMode | None, typer.Option(help="Default: the model's.", rich_help_panel=SCORE)]
 Temperature = Annotated[
-    float | None, typer.Option(help="Of mode published. Default: the model's.", rich_help_panel=SCORE)
+    float | None,
+    typer.Option(help="Softmax temperature of mode published. Default: the model's.", rich_help_panel=SCORE),
 ]
 NormaliseErrors = Annotated[
     bool | None,

@@ -1,4 +1,4 @@
-"""`at-infer threshold`: where to draw the line, and what that would flag."""
+"""`at-infer threshold`: candidate thresholds, and how many rows each would flag."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def threshold(
     scores: Annotated[
         str | None,
         typer.Option(
-            help="Parquet of at-infer score on normal rows. Default: the quantiles that the model kept.",
+            help="Output of at-infer score on normal rows. Default: the validation quantiles of the model.",
             rich_help_panel=SCORES,
         ),
     ] = None,
@@ -31,20 +31,20 @@ def threshold(
             rich_help_panel=SCORES,
         ),
     ] = None,
-    rows_per_day: Annotated[float | None, typer.Option(help="To tell rates per day.", rich_help_panel=SCORES)] = None,
+    rows_per_day: Annotated[float | None, typer.Option(help="For rates per day.", rich_help_panel=SCORES)] = None,
     interval: Annotated[
         float | None, typer.Option(help="Seconds between rows, instead of --rows-per-day.", rich_help_panel=SCORES)
     ] = None,
     method: Annotated[
         Literal["ratio", "fixed", "gap", "spot"] | None,
-        typer.Option(help="The one to write. Default: show all of them.", rich_help_panel=METHOD),
+        typer.Option(help="Method to use with --output. Default: show all methods.", rich_help_panel=METHOD),
     ] = None,
     ratio: Annotated[
-        float, typer.Option(help="Share of the validation rows above (the paper's r).", rich_help_panel=METHOD)
+        float, typer.Option(help="Fraction of the validation rows above it (the paper's r).", rich_help_panel=METHOD)
     ] = 0.01,
     delta: Annotated[float | None, typer.Option(help="A fixed threshold.", rich_help_panel=METHOD)] = None,
     false_alarms_per_day: Annotated[
-        float, typer.Option(help="Target of spot: flagged normal rows a day.", rich_help_panel=METHOD)
+        float, typer.Option(help="False-alarm rate for spot: flagged normal rows per day.", rich_help_panel=METHOD)
     ] = 1.0,
     output: Annotated[
         Path | None,
@@ -60,7 +60,7 @@ def threshold(
     """Choose a threshold from validation scores, and write it into a copy of a model.
 
     ratio is the paper's r, fixed its delta, gap its appendix (two clusters of scores). spot extrapolates the tail of
-    the scores by extreme value theory to a rate of false alarms. No labels are used.
+    the scores by extreme value theory to a false-alarm rate. No labels are used.
 
     [bold]Examples[/bold]
 
@@ -74,7 +74,7 @@ def threshold(
     from at_infer.thresholds.recorded import WHAT, read_model_metadata
 
     if output is not None and method is None:
-        raise ConfigError("threshold: --output needs --method, the choice is yours")
+        raise ConfigError("threshold: --output needs --method; choose one")
     options = MethodOptions(
         method=method,
         ratio=ratio,

@@ -1,4 +1,4 @@
-"""`at-infer watch`: rows as they come, scores and verdicts as they go."""
+"""`at-infer watch`: score rows as they arrive."""
 
 import os
 import signal
@@ -42,31 +42,34 @@ def watch(
     follow: Annotated[
         Path | None,
         typer.Option(
-            help="Read this file as it grows, through rotation, instead of stdin.",
+            help="Follow this file, also through rotation, instead of stdin.",
             metavar="FILE",
             rich_help_panel=INPUT,
         ),
     ] = None,
     from_end: Annotated[
         bool,
-        typer.Option("--from-end", help="With --follow: only lines added from now on.", rich_help_panel=INPUT),
+        typer.Option("--from-end", help="With --follow: only new lines.", rich_help_panel=INPUT),
     ] = False,
     format_: Annotated[
         Literal["auto", "json", "csv"],
-        typer.Option("--format", help="JSON lines or CSV; auto looks at the first line.", rich_help_panel=INPUT),
+        typer.Option("--format", help="JSON lines or CSV; auto detects it from the first line.", rich_help_panel=INPUT),
     ] = "auto",
     header: Annotated[
         str | None,
         typer.Option(
-            help="Columns of CSV that has no header line, separated by commas.", metavar="NAMES", rich_help_panel=INPUT
+            help="Columns of CSV without a header line, comma separated.", metavar="NAMES", rich_help_panel=INPUT
         ),
     ] = None,
     time_column: Annotated[
         str | None,
-        typer.Option(help="Carried through, must rise within a series. Default: the model's.", rich_help_panel=INPUT),
+        typer.Option(
+            help="Copied to the output, must increase within a series. Default: the model's.", rich_help_panel=INPUT
+        ),
     ] = None,
     no_time: Annotated[
-        bool, typer.Option("--no-time", help="Rows have no time, whatever the model knew.", rich_help_panel=INPUT)
+        bool,
+        typer.Option("--no-time", help="Rows have no time, even if the training data had one.", rich_help_panel=INPUT),
     ] = False,
     series_column: SeriesColumn = None,
     one_series: OneSeries = False,
@@ -76,31 +79,35 @@ def watch(
     temperature: Temperature = None,
     smooth: Annotated[
         int | None,
-        typer.Option(help="Mean of the score over the last rows. Default: the model's.", rich_help_panel=SCORE),
+        typer.Option(help="Moving average over this many past scores. Default: the model's.", rich_help_panel=SCORE),
     ] = None,
     normalise_errors: NormaliseErrors = None,
     level: LevelOption = None,
     delay: Delay = None,
     every: Annotated[
-        int, typer.Option(help="Score each so-many-th row of a series only.", metavar="K", rich_help_panel=SCORE)
+        int, typer.Option(help="Score every K-th row of a series.", metavar="K", rich_help_panel=SCORE)
     ] = 1,
     provider: Provider = "cpu",
     batch_size: Annotated[
-        int | None, typer.Option(help="Windows per call, at most.", show_default="8", rich_help_panel=ENGINE)
+        int | None, typer.Option(help="Maximum number of windows per batch.", show_default="8", rich_help_panel=ENGINE)
     ] = None,
     threads: Threads = None,
     max_delay_ms: Annotated[
         float,
-        typer.Option(help="How long a row may wait for others to share a batch.", metavar="MS", rich_help_panel=RUN),
+        typer.Option(help="Longest time a row waits to be batched with others.", metavar="MS", rich_help_panel=RUN),
     ] = 10.0,
     max_series: Annotated[
         int,
-        typer.Option(help="Remember so many series; the least recently seen goes first.", rich_help_panel=RUN),
+        typer.Option(
+            help="Maximum number of series in memory; the least recently seen is dropped.", rich_help_panel=RUN
+        ),
     ] = 10_000,
     state: Annotated[
         Path | None,
         typer.Option(
-            help="Keep what is remembered in this file, and go on from it.", metavar="FILE", rich_help_panel=RUN
+            help="Store the state of all series in this file, and continue from it.",
+            metavar="FILE",
+            rich_help_panel=RUN,
         ),
     ] = None,
     state_interval: Annotated[
@@ -108,11 +115,11 @@ def watch(
         typer.Option(help="Seconds between writes of the state; it is also written at the end.", rich_help_panel=RUN),
     ] = 60.0,
 ) -> None:
-    """Score rows as they come, from stdin or from a file that grows.
+    """Score rows as they arrive, from stdin or from a growing file.
 
     Rows are JSON lines or CSV, columns are found by name. Each row gets a JSON line on stdout: its number, time and
     series, score and is_anomaly. A row is scored as the last of its window; the score is null until its series has a
-    full one. Lines that cannot be used are reported on stderr and left out.
+    full one. Invalid lines are reported on stderr and skipped.
 
     [bold]Examples[/bold]
 
@@ -121,9 +128,9 @@ def watch(
       at-infer watch --engine model.onnx --follow sensors.csv --series-column machine --max-delay-ms 50
     """
     if from_end and follow is None:
-        raise ConfigError("from end: goes with --follow; lines of stdin are read as they come")
+        raise ConfigError("from end: needs --follow; stdin is always read from its start")
     if not state_interval >= 0:
-        raise ConfigError(f"state interval: {state_interval:g} s is not a time to wait; give 0 or more")
+        raise ConfigError(f"state interval: {state_interval:g} s is negative or not a number; give 0 or more")
     with _Stop() as stop:
         from at_infer.live.rows import RowReader
         from at_infer.live.scorer import StreamScorer
@@ -189,7 +196,7 @@ def watch(
 
 
 class _Stop(Interrupt):
-    """Which signal it was tells how to end."""
+    """The signal decides the exit code."""
 
     number: int | None = None
 

@@ -83,7 +83,7 @@ def _compare_types(places: Sequence[Place], surveys: Sequence[Survey], errors: d
             if dtype != expected[name]:
                 errors[number] = (
                     f"{places[number].name}: column {name!r} is {dtype} but in {places[head].name} it is "
-                    f"{expected[name]}; write both alike"
+                    f"{expected[name]}; use the same type"
                 )
 
 

@@ -21,7 +21,7 @@ class Engine(Protocol):
 
     path: Path
     metadata: "Metadata | None"
-    """None if the file is not an export of at-infer; `missing` then says what scoring lacks."""
+    """None if the file is not an export of at-infer; `missing` then lists what scoring needs."""
     missing: list[str]
     outputs: tuple[str, ...]
     """Names of the tensors that `run` returns."""
@@ -63,7 +63,7 @@ def open_engine(
 
         return PlanEngine(path, trust=trust)
     known = ", ".join((*ONNX_SUFFIXES, *PLAN_SUFFIXES))
-    raise EngineError(f"{path}: cannot tell an engine from the suffix {path.suffix!r}; known are {known}")
+    raise EngineError(f"{path}: the suffix {path.suffix!r} is not that of an engine; known are {known}")
 
 
 class Scoring:

@@ -1,1 +1,1 @@
-"""What a model file is and knows about itself, and how its outputs become scores."""
+"""Model files: type, metadata, and from their outputs to scores."""

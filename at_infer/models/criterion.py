@@ -12,7 +12,7 @@ from at_infer.models.metadata import Metadata
 
 Floats = NDArray[np.float32]
 
-NOTHING_USUAL = "with what is usual, of which this model knows nothing; train and export it again"
+NO_STATISTICS = "needs validation statistics, which this model does not have; train and export it again"
 
 FLOOR = np.float32(1e-8)
 PUBLISHED_EPSILON = np.float32(1e-4)
@@ -104,9 +104,9 @@ def local_mean(x: Floats) -> Floats:
 
 
 def error_weights(normal: Normal | None, kind: ErrorKind) -> Floats:
-    """One over the usual error of each feature (F,); what is usually perfect counts as if it were nearly so."""
+    """One over the mean validation error of each feature (F,), which is floored."""
     if normal is None:
-        raise ConfigError(f"normalise errors: compares {NOTHING_USUAL}")
+        raise ConfigError(f"normalise errors: {NO_STATISTICS}")
     usual = np.asarray(normal.centred_error if kind.centred else normal.error, np.float64)
     weights: Floats = (1 / (usual + ERROR_FLOOR)).astype(np.float32)
     return weights
@@ -138,7 +138,7 @@ def anomaly_score(
     layers_summed: int,
     usual_discrepancy: Sequence[float] | None = None,
 ) -> Floats:
-    """Equation 6, Algorithm 3, its ablations and what goes beyond: (B,N) error and AssDis in, (B,N) out.
+    """Equation 6, Algorithm 3, its ablations and further modes: (B,N) error and AssDis in, (B,N) out.
 
     `error` is of the kind that the mode asks for; `discrepancy` is AssDis averaged over the layers. Mode `published`
     sums over the `layers_summed` layers instead, as the published code does. Mode `calibrated` measures AssDis
@@ -153,7 +153,7 @@ def anomaly_score(
             return error
         case "calibrated":
             if usual_discrepancy is None:
-                raise ConfigError(f"score mode: {score.mode} compares {NOTHING_USUAL}")
+                raise ConfigError(f"score mode: {score.mode} {NO_STATISTICS}")
             return calibrated_weight(discrepancy, *usual_discrepancy) * error
         case "discrepancy":
             return softmax(-discrepancy)
@@ -164,7 +164,7 @@ def anomaly_score(
 
 
 def calibrated_weight(discrepancy: Floats, mean: float, std: float) -> Floats:
-    """Between 0 and 2, and 1 where AssDis is as usual: the lower AssDis, the higher; comparable across windows."""
+    """Between 0 and 2, and 1 at the validation mean of AssDis; decreases with AssDis; comparable across windows."""
     z = (discrepancy - np.float32(mean)) / np.float32(std)
     weight: Floats = 1 - np.tanh(z / 2)  # twice a logistic curve of -z
     return weight
@@ -178,7 +178,7 @@ def softmax(x: Floats) -> Floats:
 
 
 def association_discrepancy(associations: list[tuple[Floats, Floats]], config: DiscrepancyConfig) -> Floats:
-    """AssDis (B,N) of (prior, series) pairs (B,H,N,N): the numpy twin of training/discrepancy.py."""
+    """AssDis (B,N) of (prior, series) pairs (B,H,N,N): the numpy version of training/discrepancy.py."""
     distance = DISTANCES[config.distance]
     chosen = associations if config.layer is None else [associations[config.layer]]
     if config.head_rule == "paper":

@@ -28,7 +28,7 @@ def engine_for(path: Path, compute_capability: int | None) -> Path:
             return other
     lack = "there is no GPU" if compute_capability is None else f"the GPU has compute capability {compute_capability}"
     raise EngineError(
-        f"{path}: cannot run here, {lack}, and neither a plan for it nor the ONNX file of this plan lies beside it"
+        f"{path}: cannot run here, {lack}, and neither a plan for it nor its ONNX file is in the same folder"
     )
 
 
@@ -42,7 +42,7 @@ def _is_built(plan: Path, origin: str, compute_capability: int) -> bool:
 
 
 def plan_facts(plan: Path, metadata: Metadata | None) -> dict[str, Any]:
-    """What the sidecar tells of the plan itself."""
+    """The engine facts in the sidecar."""
     if metadata is None or metadata.engine is None:
         raise EngineError(f"{plan}: has no sidecar, so is not an export of at-infer; export the model again")
     return metadata.engine

@@ -1,4 +1,4 @@
-"""Kinds of model files: suffixes, flavours of plans and how they begin, and the digest that tells two files apart."""
+"""Kinds of model files: suffixes, flavours of plans and their first bytes, and the digest that identifies a file."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What an exported model knows about itself: ONNX metadata_props, or the JSON file beside a plan."""
+"""Metadata of an exported model: ONNX metadata_props, or the JSON sidecar of a plan."""
 
 import json
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ class Metadata:
     """Names of the features, in order."""
     time_column: str | None
     series_column: str | None
-    """Columns of the training data that told time and series; scoring expects them too."""
+    """Time and series column of the training data; scoring expects them too."""
     scaler: Scaler
     """Already inside the graph, which takes raw values; needed to read `reconstruction`, which is scaled."""
     fill: Fill
@@ -68,12 +68,12 @@ class Metadata:
     validation: list[ValidationRecord]
     """Threshold, and quantiles of the validation scores at `quantile_levels`, for each way to score a row."""
     normal: Normal | None
-    """What is usual on the validation part, for modes that compare with it; None if nobody looked."""
+    """Validation statistics, for modes that need them; None if not measured."""
     precision: str
     fp32_ops: str
     """What stays in float32 in a graph of lower precision."""
     batch: list[int] | None
-    """Smallest, best and largest batch an engine is built for; None: any."""
+    """Minimum, optimum and maximum batch size of a plan; None: any."""
     parity: dict[str, Any]
     """How far the exported graph is from the PyTorch model, as measured by the export."""
     engine: dict[str, Any] | None
@@ -125,7 +125,7 @@ class Metadata:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], source: str) -> Self | None:
-        """The reverse of `to_properties`; None if the model is not one of ours."""
+        """The reverse of `to_properties`; None if the model is not an export of at-infer."""
         ours = {name.removeprefix(PREFIX): text for name, text in properties.items() if name.startswith(PREFIX)}
         if not ours:
             return None

@@ -1,4 +1,4 @@
-"""The JSON file beside a plan: what the plan cannot say about itself, and whether it is still the same plan.
+"""The JSON sidecar of a plan: its metadata, and the check that it belongs to this plan.
 
 Loading a plan executes native code, so nothing is loaded before these checks. They catch accidents (a plan swapped
 for another, a hand-edited sidecar, the wrong machine), not an attacker who can write both files.
@@ -79,7 +79,7 @@ def load_sidecar(plan_path: Path, plan: bytes | None = None) -> Metadata | None:
 
 
 def check_version(metadata: Metadata, installed: str, plan_path: Path) -> None:
-    """A plan runs only on the very version that built it."""
+    """A plan runs only on exactly the version that built it."""
     facts = _check_facts(metadata.engine, sidecar_path(plan_path))
     if facts["version"] != installed:
         raise EngineError(

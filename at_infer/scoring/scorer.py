@@ -14,7 +14,7 @@ from at_infer.engines import Engine, open_engine
 from at_infer.errors import ConfigError, DataError, EngineError
 from at_infer.models import fusion
 from at_infer.models.criterion import (
-    NOTHING_USUAL,
+    NO_STATISTICS,
     feature_errors,
     fusion_rows,
     score_windows,
@@ -244,7 +244,7 @@ class Scorer:
                 f"{self.metadata.discrepancy.head_rule} one; export with --score-mode {config.mode}"
             )
         if self.metadata.normal is None and (config.mode == "calibrated" or config.error_kind.normalised):
-            raise ConfigError(f"score mode: {config.mode} here compares {NOTHING_USUAL}")
+            raise ConfigError(f"score mode: {config.mode} {NO_STATISTICS}")
         if config.mode == "fusion":
             view_statistics(self.metadata)
         return config

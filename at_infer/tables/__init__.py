@@ -1,4 +1,4 @@
-"""The only folder that knows polars: Parquet in, Parquet out."""
+"""All code that uses polars: Parquet and CSV in, Parquet out."""
 
 from at_infer.tables import allocator  # noqa: F401 -- before polars is imported
 from at_infer.tables.files import source_files

@@ -98,7 +98,7 @@ class InputFile:
                         yield done - chunk.height, chunk
         if done != self.rows:
             promised, found = self.first_row + self.rows, self.first_row + done
-            raise DataError(f"{self.path}: is damaged, its footer promises {promised} rows but it has {found}")
+            raise DataError(f"{self.path}: is damaged: its footer says {promised} rows, but it has {found}")
 
     def _pieces(self, query: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
         """The query over one part of the rows after the other, which bounds what is read ahead."""
@@ -126,13 +126,13 @@ S = TypeVar("S", str, Path, "str | Path", _Position)
 
 @contextmanager
 def reading(source: S) -> Iterator[S]:
-    """Turn what polars says of a file it cannot read into one line."""
+    """Turn polars errors about an unreadable file into one line."""
     try:
         yield source
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         kind = "CSV" if ".csv" in str(source).lower() else "Parquet"
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{source}: cannot be read as {kind}, it is damaged or something else ({reason})") from None
+        raise DataError(f"{source}: cannot be read as {kind}; it is damaged or has another format ({reason})") from None
     except OSError as error:
         raise DataError(f"{source}: cannot be read ({error.strerror or error})") from None
 
@@ -141,7 +141,7 @@ def _refuse_duplicates(path: Path | str, schema: pl.Schema) -> None:
     """polars renames the second of two CSV columns with one name; that column would be lost silently."""
     for name in schema:
         if "_duplicated_" in name:
-            raise DataError(f"{path}: column {name.rsplit('_duplicated_', 1)[0]!r} is there twice; rename one of them")
+            raise DataError(f"{path}: column {name.rsplit('_duplicated_', 1)[0]!r} occurs twice; rename one of them")
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:

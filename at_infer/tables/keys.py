@@ -57,7 +57,9 @@ class KeyWalk:
         odd = (numbers != expected).fill_null(value=True).arg_true()
         if len(odd):
             row = int(odd[0])
-            raise DataError(f"{self.source}: row {first_row + row} says it is row {numbers[row]}; reordered?")
+            raise DataError(
+                f"{self.source}: row {first_row + row} has row number {numbers[row]}; restore the original order"
+            )
 
 
 def find_keys(file: InputFile, time: str | None, series: str | None, taken: set[str]) -> Keys:
@@ -113,14 +115,15 @@ def check_equal(own: pl.Series, theirs: pl.Series, source: str, other: str, firs
     if own.dtype != theirs.dtype and not all(kind.is_numeric() for kind in kinds):
         if not all(kind.is_temporal() for kind in kinds):
             raise DataError(
-                f"{other}: column {name!r} is {kinds[1]} but in {source} it is {kinds[0]}; write both alike"
+                f"{other}: column {name!r} is {kinds[1]} but in {source} it is {kinds[0]}; use the same type"
             )
         theirs = theirs.cast(own.dtype)
     odd = own.ne_missing(theirs).arg_true()
     if len(odd):
         row = int(odd[0])
         raise DataError(
-            f"{other}: row {first_row + row} has {name} {theirs[row]}, {source} has {own[row]} there; sort both alike"
+            f"{other}: row {first_row + row} has {name} {theirs[row]}, {source} has {own[row]}; sort both files in the "
+            f"same way"
         )
 
 

@@ -1,4 +1,4 @@
-"""Output of scoring: finished parts in a hidden folder, put together at the end; a killed run goes on from them."""
+"""Output of scoring: finished parts in a hidden folder, put together at the end; a killed run continues from them."""
 
 import json
 import shutil
@@ -67,7 +67,7 @@ class Parts:
         self._lock: IO[str] | None = None
 
     def begin(self, journal: Mapping[str, Any]) -> None:
-        """Start anew; what an earlier run left is dropped."""
+        """Start from the beginning; parts of an earlier run are removed."""
         with self._errors():
             self._claim()
         try:

@@ -122,7 +122,7 @@ def check_columns(file: InputFile, head: InputFile, columns: Columns) -> None:
             raise DataError(f"{file.path}: column {name!r} is {dtype}; a time or series column holds plain values")
         if dtype != first:
             raise DataError(
-                f"{file.path}: column {name!r} is {dtype} but in {head.path} it is {first}; write both alike"
+                f"{file.path}: column {name!r} is {dtype} but in {head.path} it is {first}; use the same type"
             )
 
 

@@ -158,7 +158,7 @@ class ScoredFile:
             return column.cast(pl.Float64).to_numpy()
         dates = _dates(column) if column.dtype == pl.String else column.cast(pl.Datetime("us"))
         if dates is None or dates.null_count():
-            raise DataError(f"{self.source}: column {self.keys.time!r} holds dates and something else; write all alike")
+            raise DataError(f"{self.source}: column {self.keys.time!r} has dates and other values; use dates only")
         return dates.to_physical().to_numpy() / 1e3
 
     def _top_features(self) -> list[str]:

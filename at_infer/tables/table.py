@@ -1,4 +1,4 @@
-"""Whole tables for training, written files, and what a footer tells."""
+"""Whole tables for training, writing tables, and Parquet footers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a Parquet file tells of itself."""
+    """The footer of a Parquet file."""
 
     rows: int
     columns: dict[str, str]
@@ -88,7 +88,7 @@ def read_table(
 
 
 def rising_columns(table: Table) -> list[str]:
-    """Features that rise by the same step from every row to the next: most likely a clock or row number."""
+    """Features that rise by the same step from every row to the next: most likely a timestamp or row number."""
     rows = table.series[0][1]
     if rows < 3:
         return []
@@ -102,7 +102,7 @@ def rising_columns(table: Table) -> list[str]:
 
 
 def read_metadata(path: Path) -> Footer:
-    """What the footer of one Parquet file tells, without reading a row."""
+    """The footer of one Parquet file, without reading a row."""
     with reading(str(path)), path.open("rb") as file:
         properties = pl.read_parquet_metadata(file)
         scan = pl.scan_parquet(path, glob=False, hive_partitioning=False)
@@ -139,7 +139,7 @@ def _choose(
         names = [name for name in candidates if head.schema[name].is_numeric()]
         ignored = [name for name in candidates if name not in names]
         if not names:
-            raise DataError(f"{head.path}: has no numeric column to learn from; it has {listed(list(head.schema))}")
+            raise DataError(f"{head.path}: has no numeric column; it has {listed(list(head.schema))}")
         for file in files[1:]:
             for name, dtype in file.schema.items():
                 if dtype.is_numeric() and not {name} & {*names, *keys, *exclude}:
@@ -174,6 +174,6 @@ def _choose(
             if dtype != head.schema[key]:
                 raise DataError(
                     f"{file.path}: column {key!r} is {dtype} but in {head.path} it is {head.schema[key]}; "
-                    f"write both alike"
+                    f"use the same type"
                 )
     return names, ignored

@@ -462,7 +462,7 @@ def rows(count: int, **more: Any) -> pl.DataFrame:
 
 BAD_FRAMES: dict[str, tuple[pl.DataFrame, list[str], str]] = {
     "no row": (rows(0), [], "has no rows"),
-    "no numeric column": (pl.DataFrame({"w": ["a", "b"]}), [], "has no numeric column to learn from; it has w"),
+    "no numeric column": (pl.DataFrame({"w": ["a", "b"]}), [], "has no numeric column; it has w"),
     "no column": (pl.DataFrame(), [], "has no"),
     "one row": (rows(1), [], "the longest training part has 1 rows, fewer than a window of 10"),
     "fewer rows than a window": (rows(9), [], "the longest training part has 8 rows, fewer than a window of 10"),
@@ -515,7 +515,7 @@ def test_files_that_are_not_parquet_are_refused(content: bytes, run_cli: Cli, tm
     path = tmp_path / "x.parquet"
     path.write_bytes(content)
     message = refused(run_cli("train", path, "-o", out / "ckpt.pt", *SHORT))
-    assert message.startswith(f"{path}: cannot be read as Parquet, it is damaged or something else")
+    assert message.startswith(f"{path}: cannot be read as Parquet; it is damaged or has another format")
     assert files(out) == []
 
 

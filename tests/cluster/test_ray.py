@@ -283,7 +283,7 @@ def test_without_ray_the_extra_is_named(
 def test_options_that_make_no_sense_are_refused(run_cli: Cli, models: Path, source: Path, out: Path) -> None:
     command = ["score", source, "--engine", models / "model.onnx", "-o", out]
     for words, expected in (
-        (["--workers", "2"], "workers: --workers and --split-rows go with --ray; add it, or leave them out"),
+        (["--workers", "2"], "workers: --workers and --split-rows need --ray; add it, or leave them out"),
         (["--ray", "auto", "--workers", "0"], "workers: 0 is too small; at least 1"),
         (["--ray", "auto", "--split-rows", "0"], "split rows: 0 is too small; at least 1"),
         (["--ray", "auto", "--threads", "0"], "threads: 0 is too small; at least 1"),

@@ -190,7 +190,7 @@ def test_a_file_that_cannot_be_used_leaves_the_others_as_they_are() -> None:
     found = find_series(places, surveys, columns(series="s"))
     assert lengths(found) == [("a", 0, 5), ("e", 5, 8)]
     assert found.errors[1] == "2: is damaged"
-    assert found.errors[2] == "3: column 's' is Int64 but in 1 it is String; write both alike"
+    assert found.errors[2] == "3: column 's' is Int64 but in 1 it is String; use the same type"
     assert found.errors[3] == "4: row 1: series 'a' starts again; sort the rows by s and time"
 
 

@@ -69,7 +69,7 @@ def test_a_text_file_named_onnx_is_refused(tmp_path):
 @pytest.mark.parametrize("name", ["model.bin", "model"])
 def test_an_unknown_suffix_is_refused(tmp_path, name):
     (tmp_path / name).write_text("hello")
-    with pytest.raises(EngineError, match="cannot tell an engine"):
+    with pytest.raises(EngineError, match="is not that of an engine"):
         open_engine(tmp_path / name)
 
 

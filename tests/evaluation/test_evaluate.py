@@ -290,7 +290,7 @@ def test_rows_in_another_order_are_refused_unless_joined_by_row(evaluate: Any, t
     swapped = truth[[*range(10), 11, 10, *range(12, ROWS)]]
     message = evaluate(labels=swapped)
     assert "row 10 has ts 11" in message
-    assert "has 10 there; sort both alike" in message
+    assert "has 10; sort both files in the same way" in message
     assert "row 10 has ts 11" in evaluate("--join", "time", labels=swapped)
     assert evaluate("--join", "row", labels=swapped)["joined_on"] == "row number"
     renamed = truth.with_columns(host=pl.col("host").replace("b", "x"))
@@ -309,7 +309,7 @@ def test_keys_that_a_join_needs_must_be_there(evaluate: Any, truth: pl.DataFrame
 def test_scores_numbered_by_row_must_be_in_order(evaluate: Any, scores: pl.DataFrame) -> None:
     numbered = scores.select(row=pl.int_range(ROWS), score="score")
     assert evaluate(own=numbered)["joined_on"] == "row number"
-    assert "row 0 says it is row 599" in evaluate(own=numbered.reverse())
+    assert "row 0 has row number 599" in evaluate(own=numbered.reverse())
 
 
 def test_scores_whose_time_goes_back_are_refused(evaluate: Any, scores: pl.DataFrame, truth: pl.DataFrame) -> None:

@@ -388,7 +388,7 @@ def test_a_damaged_row_group_is_one_line_with_its_rows_and_the_run_resumable(
     words = [path, *words[1:]]
     message = refused(finished(start(*words, "-o", out / "scores.parquet")))
     assert re.fullmatch(
-        rf"{path}: from row [45]\d\d\d on: cannot be read as Parquet, it is damaged or something else \(.*\); "
+        rf"{path}: from row [45]\d\d\d on: cannot be read as Parquet; it is damaged or has another format \(.*\); "
         r"[45]\d\d\d rows are kept, the same command with --resume goes on from there",
         message,
     ), message
@@ -566,7 +566,7 @@ def damaged(kind: str, content: bytes) -> bytes:
 def test_damaged_files_are_refused(kind: str, run_cli: Cli, models: Path, data: Path, out: Path) -> None:
     data.write_bytes(damaged(kind, data.read_bytes()))
     message = refused(run_cli("score", data, "--engine", models / "model.onnx", "-o", out / "s.parquet"))
-    assert message.startswith(f"{data}: cannot be read as Parquet, it is damaged or something else")
+    assert message.startswith(f"{data}: cannot be read as Parquet; it is damaged or has another format")
     if kind == "duplicate column":
         assert "f00" in message
     assert files(out) == set()
@@ -577,7 +577,7 @@ def test_a_csv_file_with_one_column_twice_or_no_rows_is_refused(
 ) -> None:
     path = tmp_path / "x.csv"
     for content, message in (
-        ("f00,f01,f01,f02\n" + "1,2,3,4\n" * 30, "column 'f01' is there twice; rename one of them"),
+        ("f00,f01,f01,f02\n" + "1,2,3,4\n" * 30, "column 'f01' occurs twice; rename one of them"),
         ("f00,f01,f02\n", "has no rows"),
         ("", "cannot be read as CSV"),
         ("f00,f01,f02\n" + "1,2,x\n" * 30, "column 'f02' is String, not numeric"),
@@ -698,7 +698,7 @@ def test_engines_that_are_none_are_refused(run_cli: Cli, models: Path, data: Pat
     for engine, words, message in (
         (tmp_path / "no.onnx", [], "no.onnx: no such file"),
         (tmp_path / "text.onnx", [], "text.onnx: is not an ONNX model"),
-        (tmp_path / "model.bin", [], "model.bin: cannot tell an engine from the suffix '.bin'"),
+        (tmp_path / "model.bin", [], "model.bin: the suffix '.bin' is not that of an engine"),
         (alone, ["--score-mode", "paper"], "alone.onnx has only score; export it without --outputs"),
         (alone, ["--explain", "top"], "alone.onnx has no output reconstruction"),
     ):

@@ -286,7 +286,7 @@ def test_files_that_are_not_parquet_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     for content in (b"", b"a,b\n1,2\n" * 100, b"PAR1", b"PAR1" * 10, bytes(1000)):
         path.write_bytes(content)
-        assert refused(path).startswith(f"{path}: cannot be read as Parquet, it is damaged or something else")
+        assert refused(path).startswith(f"{path}: cannot be read as Parquet; it is damaged or has another format")
 
 
 def test_a_damaged_file_in_a_folder_is_named(write_parquet: WriteParquet, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A plan on a machine that gives it to others: its sidecar tells what it is, and it cannot run."""
+"""A plan on a machine that cannot run it, such as the driver of a cluster: only its sidecar is read."""
 
 from pathlib import Path
 
