@@ -75,7 +75,7 @@ def fusion_rows(windows: Floats, outputs: Mapping[str, Floats], scaler: Scaler) 
 def view_statistics(metadata: Metadata) -> ViewStatistics:
     """Of mode `fusion`."""
     if metadata.normal is None or metadata.normal.views is None:
-        raise ConfigError(f"score mode: fusion compares {NOTHING_USUAL}")
+        raise ConfigError(f"score mode: fusion {NO_STATISTICS}")
     return metadata.normal.views
 
 

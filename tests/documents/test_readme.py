@@ -145,7 +145,7 @@ def test_the_map_has_a_line_for_every_folder_that_names_its_files() -> None:
         assert not stale, f"CONTRIBUTING.md: {folder} names files that do not exist: {stale}"
 
 
-NOT_FILES = {"fit", "export_model", "auto", "open_engine", "push", "take"}  # named in the map to say what a file has
+NOT_FILES = {"fit", "export_model", "open_engine", "push", "take"}  # named in the map to say what a file has
 
 
 def tiny(script: str) -> str:
