@@ -22,6 +22,8 @@ ExportPrecision = Literal["fp32", "fp16", "bf16", "int8", "int8-dynamic"]
 Provider = Literal["cpu", "cuda", "tensorrt"]
 
 SCORE_MODES: tuple[ScoreMode, ...] = get_args(ScoreMode)
+WINDOW_MODES: tuple[ScoreMode, ...] = tuple(mode for mode in SCORE_MODES if mode != "fusion")
+"""Modes that are functions of a window; `fusion` also looks at rows around it."""
 LARGEST = 3.4028234663852886e38
 """Of float32."""
 

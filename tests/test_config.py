@@ -49,7 +49,12 @@ def test_unknown_and_missing_fields_are_errors_not_defaults(config: Config) -> N
     values = config.to_dict()
     with pytest.raises(ConfigError, match="unexpected or missing fields: surprise"):
         type(config).from_dict(values | {"surprise": 1})
-    for name in values.keys() - {"normalise_errors", "padding"}:  # earlier versions had no such choice
+    for name in values.keys() - {
+        "normalise_errors",
+        "padding",
+        "level",
+        "views",
+    }:  # earlier versions had no such choice
         with pytest.raises(ConfigError, match="unexpected or missing fields"):
             type(config).from_dict({other: value for other, value in values.items() if other != name})
 
@@ -62,8 +67,8 @@ def test_the_papers_preset_is_the_papers() -> None:
     assert (train.max_steps, train.evaluate_every, train.patience, train.tolerance) == (None, None, 3, 0.0)
     assert (train.stride, train.warm_up, train.cool_down) == (None, 0.0, 0.0)
     assert (train.strategy, train.discrepancy.distance, train.discrepancy.head_rule) == ("minimax", "kl", "paper")
-    assert SCORE_MODES[:2] == ("paper", "published")
-    assert set(SCORE_MODES[2:]) == {"reconstruction", "centred", "calibrated", "discrepancy", "addition"}
+    assert SCORE_MODES[:3] == ("fusion", "paper", "published")
+    assert set(SCORE_MODES[3:]) == {"reconstruction", "centred", "calibrated", "discrepancy", "addition"}
 
 
 def test_the_default_preset_is_the_defaults_counted_in_steps() -> None:
@@ -90,7 +95,7 @@ def test_a_network_of_an_earlier_version_is_circular() -> None:
         (EXAMPLES[2], {"distance": "cosine"}, "distance"),
         (EXAMPLES[2], {"head_rule": "mine"}, "head_rule"),
         (EXAMPLES[2], {"layer": -1}, "layer"),
-        (EXAMPLES[3], {"mode": "best"}, "mode: 'best' is not one of paper, published"),
+        (EXAMPLES[3], {"mode": "best"}, "mode: 'best' is not one of fusion, paper, published"),
         (EXAMPLES[3], {"temperature": 0.0}, "temperature"),
         (EXAMPLES[3], {"temperature": float("nan")}, "temperature"),
         (EXAMPLES[3], {"temperature": float("inf")}, "temperature"),

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from at_infer.config import (
     LIVE_DELAYS,
-    SCORE_MODES,
+    WINDOW_MODES,
     Align,
     DiscrepancyConfig,
     ErrorKind,
@@ -39,8 +39,6 @@ from training.views import feature_errors, local_mean
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
-WINDOW_MODES: tuple[ScoreMode, ...] = tuple(mode for mode in SCORE_MODES if mode != "fusion")
-"""Modes that are functions of a window."""
 STD_FLOOR = 1e-6  # of AssDis: a network without layers to disagree has none
 
 

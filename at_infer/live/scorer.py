@@ -69,7 +69,7 @@ class StreamScorer:
 
     `push_many` takes rows of any series together and gives their windows to the engine in batches. With `every` K,
     every K-th row of a series is scored. `max_series` bounds the memory: the least recently seen series is dropped.
-    With `ScoreOptions(delay=K)` a row is scored when K more have come, which finds more.
+    With `delay` K a row is scored when K more have come, which finds more.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class StreamScorer:
         engine_options: EngineOptions | None = None,
         *,
         every: int = 1,
+        delay: int | None = None,
         max_series: int = MAX_SERIES,
     ) -> None:
         options = options or ScoreOptions()
@@ -87,14 +88,15 @@ class StreamScorer:
         for name, value in (("every", every), ("max series", max_series)):
             if value < 1:
                 raise ConfigError(f"{name}: {value} is too small; at least 1")
-        self.scorer = Scorer(engine, replace(options, align="last"), engine_options)
+        late = options.delay if delay is None else delay
+        self.scorer = Scorer(engine, replace(options, align="last", delay=late), engine_options)
         try:
             self.batch_size = self.scorer.batch_size_for(0)
             self.metadata, self.threshold = self.scorer.metadata, self.scorer.threshold
             if every > 1 and self.scorer.config.mode == "fusion":
                 raise ConfigError("every: mode fusion needs every row; leave it out, or choose another score mode")
             layout = replace(self.scorer.layout, stride=every)
-            settings = replace(self.scorer.row_settings, layout=layout, on_bad_rows="keep")
+            settings = replace(self.scorer.row_settings, layout=layout, on_bad_rows="keep", short_series="skip")
             self.core = self.scorer.rows(self.batch_size, settings=settings)
         except BaseException:
             self.close()

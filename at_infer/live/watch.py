@@ -163,6 +163,8 @@ class Watch:
         self._write(answer)
 
     def _write(self, answer: bytes) -> None:
+        if not answer:
+            return
         try:
             self.out.write(answer)
             self.out.flush()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from at_infer.config import SCORE_MODES, Padding, ScoreConfig
+from at_infer.config import WINDOW_MODES, Padding, ScoreConfig
 from at_infer.errors import ExportError
 from export import parity
 from export.graphs import OUTPUTS, AssociationsGraph, ScoreGraph, lower_precision
@@ -71,7 +71,7 @@ NORMALISED = [("reconstruction", "fp32"), ("centred", "fp32"), ("centred", "fp16
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "precision", "normalise"),
-    [*((mode, "fp32", False) for mode in SCORE_MODES), *((*case, True) for case in NORMALISED)],
+    [*((mode, "fp32", False) for mode in WINDOW_MODES), *((*case, True) for case in NORMALISED)],
 )
 def test_every_score_mode_passes(trace, mode, precision, normalise):
     source = checkpoint(score=ScoreConfig(mode=mode, normalise_errors=normalise), layers=1)

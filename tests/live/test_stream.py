@@ -19,15 +19,26 @@ from tests.checkpoints import FEATURES, SCALER, WINDOW
 from tests.first_column import FirstColumn, N, rows_of
 
 
-@pytest.fixture(scope="module")
-def engines(models):
+def each_fill(path):
     """A real model, once for each way to fill gaps."""
     opened = {}
-    with open_engine(models / "model.onnx", threads=1) as engine:
+    with open_engine(path, threads=1) as engine:
         for fill in ("error", "forward", "mean"):
             opened[fill] = copy(engine)
             opened[fill].metadata = replace(engine.metadata, fill=fill)
         yield opened
+
+
+@pytest.fixture(scope="module")
+def engines(models):
+    """With the default score."""
+    yield from each_fill(models / "model.onnx")
+
+
+@pytest.fixture(scope="module")
+def plain_engines(plain_models):
+    """With mode reconstruction."""
+    yield from each_fill(plain_models / "model.onnx")
 
 
 # The same scores as those of a file
@@ -35,9 +46,10 @@ def engines(models):
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_scores_are_those_of_a_file_whatever_the_order_and_the_chunks(engines, data):
+def test_scores_are_those_of_a_file_whatever_the_order_and_the_chunks(engines, plain_engines, data):
     fill = data.draw(st.sampled_from(["error", "forward", "mean"]), "fill")
-    smooth = data.draw(st.integers(1, 7), "smooth")
+    smooth = data.draw(st.sampled_from([None, 1, 3, 7]), "smooth")
+    engine = (engines if smooth is None else plain_engines)[fill]
     lengths = data.draw(st.lists(st.integers(1, 3 * WINDOW), min_size=1, max_size=6), "lengths")
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32), "seed"))
     series = rng.permutation(np.repeat(np.arange(len(lengths)), lengths))
@@ -48,13 +60,13 @@ def test_scores_are_those_of_a_file_whatever_the_order_and_the_chunks(engines, d
         rows[rng.random(rows.shape) < data.draw(st.sampled_from([0.0, 0.05, 0.6]), "gaps")] = np.nan
     options = ScoreOptions(smooth=smooth, threshold=1.0, align="last", short_series="skip")
     batch_size = data.draw(st.integers(1, 9), "batch size")
-    stream = StreamScorer(engines[fill], options, EngineOptions(batch_size=batch_size), max_series=len(lengths))
+    stream = StreamScorer(engine, options, EngineOptions(batch_size=batch_size), max_series=len(lengths))
     cuts = np.sort(rng.integers(0, len(rows) + 1, data.draw(st.integers(0, 20), "cuts")))
     found = [stream.push_many(*part) for part in zip(np.split(rows, cuts), np.split(series, cuts), strict=True)]
     assert not any(pushed.refused or pushed.dropped for pushed in found)
     score = np.concatenate([pushed.score for pushed in found])
     is_anomaly = np.concatenate([pushed.is_anomaly for pushed in found])
-    reference = Scorer(engines[fill], options)
+    reference = Scorer(engine, options)
     for i in range(len(lengths)):
         expected = reference.score(rows[series == i])
         np.testing.assert_allclose(score[series == i], expected.score, atol=1e-6, rtol=1e-6)
@@ -79,12 +91,38 @@ def test_a_path_opens_its_engine_and_closes_it(engines):
     assert not hasattr(stream.scorer.engine, "session")
 
 
-def test_another_score_mode_is_that_of_a_file(engines):
+def test_another_score_mode_is_that_of_a_file(plain_engines):
     rows = np.random.default_rng(2).normal(size=(3 * WINDOW, FEATURES)).astype("f4")
     options = ScoreOptions(mode="addition", smooth=3, threshold=0.1, align="last")
-    found = StreamScorer(engines["error"], options).push_many(rows)
-    expected = Scorer(engines["error"], options).score(rows)
+    found = StreamScorer(plain_engines["error"], options).push_many(rows)
+    expected = Scorer(plain_engines["error"], options).score(rows)
     np.testing.assert_allclose(found.score, expected.score, atol=1e-6)
+
+
+@pytest.mark.parametrize("delay", [1, 5])
+def test_rows_that_are_scored_late_have_the_scores_of_a_file_and_come_back_with_their_tags(engines, delay):
+    rows = np.random.default_rng(3).normal(size=(4 * WINDOW, FEATURES)).astype("f4")
+    names = ["x", "y"] * (2 * WINDOW)
+    options = ScoreOptions(delay=delay, align="last")
+    stream = StreamScorer(engines["error"], delay=delay)
+    parts = [stream.push_many(rows[i : i + 7], names[i : i + 7], tags=range(i, i + 7)) for i in range(0, 77, 7)]
+    parts += [stream.push_many(rows[77:], names[77:], tags=range(77, 80)), stream.drain()]
+    late = {tag: score for part in parts for tag, score in zip(part.tags, part.score, strict=True) if tag is not None}
+    assert sorted(late) == list(range(len(rows)))
+    for first in (0, 1):
+        expected = Scorer(engines["error"], options).score(rows[first::2]).score
+        np.testing.assert_allclose([late[i] for i in range(first, len(rows), 2)], expected, rtol=1e-5)
+    assert not stream.series
+
+
+def test_a_delay_without_a_threshold_of_its_own_is_refused(engines):
+    with pytest.raises(ConfigError, match=r"delay: .* has thresholds for delays of 0, 1, 5 rows"):
+        StreamScorer(engines["error"], delay=7)
+
+
+def test_every_row_is_needed_by_the_default_score(engines):
+    with pytest.raises(ConfigError, match="every: mode fusion needs every row"):
+        StreamScorer(engines["error"], every=2)
 
 
 # Which rows have a score
@@ -299,14 +337,15 @@ def test_times_of_different_kinds_are_not_compared(one, other):
 # State
 
 
+@pytest.mark.parametrize("delay", [0, 5])
 @pytest.mark.parametrize(("cut", "batch_sizes"), [(150, (8, 3)), (3, (1, 16)), (0, (8, 8))])
-def test_a_stream_goes_on_from_its_state_as_if_it_had_never_stopped(engines, tmp_path, cut, batch_sizes):
+def test_a_stream_goes_on_from_its_state_as_if_it_had_never_stopped(engines, tmp_path, cut, batch_sizes, delay):
     rng = np.random.default_rng(3)
     rows = rng.normal(size=(400, FEATURES)).astype("f4")
     rows[rng.random(rows.shape) < 0.1] = np.nan
     names = [("a", 7, "ü", 2.5)[i] for i in rng.integers(0, 4, 400)]
     times = [f"2026-01-01T00:00:00.{i:09}Z" for i in range(400)]
-    options = ScoreOptions(smooth=5, threshold=1.0)
+    options = ScoreOptions(threshold=1.0, align="last", delay=delay)
     whole = StreamScorer(engines["forward"], options).push_many(rows, names, times)
     first, second = (StreamScorer(engines["forward"], options, EngineOptions(batch_size=size)) for size in batch_sizes)
     before = first.push_many(rows[:cut], names[:cut], times[:cut])
@@ -393,5 +432,5 @@ def test_a_state_with_series_that_have_no_plain_name_is_not_written(tmp_path):
 def test_the_state_begins_with_a_line_that_people_can_read(tmp_path):
     head = json.loads(saved(tmp_path).read_bytes().split(b"\n")[0])
     assert [series["name"] for series in head["series"]] == ["b", "a", "c"]
-    assert [series["rows"] for series in head["series"]] == [1, 2, 1]
+    assert [series["numbers"]["rows"] for series in head["series"]] == [1, 2, 1]
     assert head["model"]["columns"] == ["a", "b", "c"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from at_infer.config import SCORE_MODES, ErrorKind, Normal, Scaler, ScoreConfig
+from at_infer.config import WINDOW_MODES, ErrorKind, Normal, Scaler, ScoreConfig
 from at_infer.models.criterion import ERROR_FLOOR, anomaly_score, error_and_discrepancy, feature_errors, local_mean
 from tests import oracle
 from tests.exported import FEATURES, WINDOW, metadata
@@ -24,7 +24,7 @@ def test_published_mode_equals_the_published_energy():
     np.testing.assert_allclose(score, published["energy"], atol=1e-5)
 
 
-@pytest.mark.parametrize("mode", SCORE_MODES)
+@pytest.mark.parametrize("mode", WINDOW_MODES)
 def test_modes_follow_their_formulas(mode):
     rng = np.random.default_rng(0)
     error, discrepancy = rng.random((4, 30), np.float32), rng.random((4, 30), np.float32) * 9
@@ -44,7 +44,7 @@ def test_modes_follow_their_formulas(mode):
         np.testing.assert_allclose(score[b], expected, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("mode", SCORE_MODES)
+@pytest.mark.parametrize("mode", WINDOW_MODES)
 @pytest.mark.parametrize("level", [0.0, 1e-30, 40.0, 1e6])
 def test_scores_are_finite_for_constant_and_extreme_windows(mode, level):
     error = np.full((2, 10), level, np.float32)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from at_infer import ScoreOptions, Scorer, StreamScorer
-from at_infer.config import PRESETS, SCORE_MODES, DiscrepancyConfig, ModelConfig, ScoreConfig, ValidationRecord
+from at_infer.config import PRESETS, WINDOW_MODES, DiscrepancyConfig, ModelConfig, ScoreConfig, ValidationRecord
 from at_infer.errors import ConfigError, EngineError
 from at_infer.models.metadata import Metadata
 from at_infer.thresholds.quantiles import quantiles
@@ -63,7 +63,7 @@ def test_every_row_is_scored_as_the_last_of_its_window_within_its_series(smooth:
         for last in range(first + 5, end):
             ends = [at for at in range(last - smooth + 1, last + 1) if at >= first + 5]
             parts = window_parts(network, values, torch.tensor(ends) - 5, discrepancy, normal, 32)
-            for mode in SCORE_MODES:
+            for mode in WINDOW_MODES:
                 scores = window_scores(parts, ScoreConfig(mode=mode), discrepancy, normal, 1)
                 expected.setdefault(mode, []).append(float(scores[:, -1].mean()))
     assert found.threshold.validation_rows == 10 + 13
