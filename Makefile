@@ -20,9 +20,9 @@ demo: $(INSTALLED)
 	mkdir -p $(DEMO)
 	$(BIN)/at-infer demo -o $(DEMO)
 
-# Two processes of one thread each, whatever they start; tests of one group, such as all that start Ray, stay together.
+# Two processes of one thread each, whatever they start; tests/conftest.py says which tests stay together.
 check test: export OMP_NUM_THREADS ?= 1
-PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
+PYTEST := $(BIN)/pytest -n 2 --dist loadscope
 
 # Lint, types and the fast tests: two minutes.
 check: lint

@@ -15,6 +15,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from onnx import ModelProto
+from xdist.scheduler import LoadScopeScheduling
 
 from at_infer import score_file
 from at_infer.cli import app
@@ -46,6 +47,26 @@ settings.load_profile("steady")
 WriteParquet = Callable[..., Path]
 MakeData = Callable[..., TrainingData]
 Trace = Callable[..., ModelProto]
+
+
+TOGETHER = {
+    "test_ray.py": "ray",  # some count what is left of a cluster
+    "ray_job.sh": "ray",
+    "test_report_browser.py": "browser",  # one browser
+    "test_readme.py": "readme",  # one folder in which documents run
+}
+"""Tests whose name has this in it run in one process, those of a kind after one another."""
+
+
+class Scheduler(LoadScopeScheduling):
+    """Gives out every test on its own but those of TOGETHER. The mark xdist_group does nothing since pytest 9.2."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((kind for part, kind in TOGETHER.items() if part in nodeid), nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
+    return Scheduler(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

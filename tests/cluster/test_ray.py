@@ -37,7 +37,7 @@ from tests.in_process import read_splits
 from tests.options import by_kind
 from tests.scored import rows
 
-pytestmark = [pytest.mark.ray, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.ray
 Cli = Callable[..., Answer]
 HANGS_S = 600  # longer than anything takes on a busy machine
 KEYS = ["--series-column", "s", "--time-column", "t"]

@@ -62,13 +62,13 @@ RUNS: dict[str, Callable[[Path, Path, Path], None]] = {
     "triton.sh": triton,
     "ray_job.sh": ray_job,
 }
-MARKS = {"ray_job.sh": [pytest.mark.ray, pytest.mark.xdist_group("ray")]}
+MARKS = {"ray_job.sh": pytest.mark.ray}
 
 
 @pytest.mark.documents
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(path.name, marks=MARKS.get(path.name, [])) for path in sorted(EXAMPLES.iterdir()) if path.is_file()],
+    [pytest.param(path.name, marks=MARKS.get(path.name, ())) for path in sorted(EXAMPLES.iterdir()) if path.is_file()],
 )
 def test_an_example_runs(name: str, tmp_path: Path, models: Path) -> None:
     assert name in RUNS, f"examples/{name}: say in RUNS how it runs"

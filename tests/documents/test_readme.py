@@ -179,14 +179,12 @@ def after_readme(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.documents
-@pytest.mark.xdist_group("readme")
 def test_the_readme_runs(after_readme: Path) -> None:
     made = {path.name for path in after_readme.iterdir()}
     assert {"data", "ckpt.pt", "model.onnx", "model.associations.onnx", "scores.parquet"} <= made
 
 
 @pytest.mark.documents
-@pytest.mark.xdist_group("readme")
 @pytest.mark.parametrize(
     "block", [b for page in PAGES if page != README for b in blocks(page) if b.runnable], ids=lambda block: str(block)
 )

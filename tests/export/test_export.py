@@ -79,11 +79,11 @@ def test_writes_both_graphs_and_a_real_engine(run_cli, ckpt, out, data):
 def test_a_mode_that_an_earlier_version_did_not_know_is_refused(run_cli, ckpt, out):
     content = torch.load(ckpt, weights_only=True)
     for record in content["validation"]:
-        record["quantiles"].pop("calibrated")
+        record["quantiles"].pop("addition")
     torch.save(content, out / "earlier.pt")
-    answer = run_cli("export", out / "earlier.pt", "-o", out, "--engine", "none", "--score-mode", "calibrated")
+    answer = run_cli("export", out / "earlier.pt", "-o", out, "--engine", "none", "--score-mode", "addition")
     assert answer.code == 1
-    assert "earlier.pt: kept no validation scores of mode calibrated; train the model again" in answer.err
+    assert "earlier.pt: kept no validation scores of mode addition; train the model again" in answer.err
     assert names(out) == {"earlier.pt"}
 
 
@@ -329,7 +329,7 @@ def test_a_swapped_plan_and_an_edited_or_missing_sidecar_are_noticed(run_cli, ck
     assert "sha256" in said()
     plan.write_bytes(original)
     values = json.loads(text)
-    values["threshold"]["value"] = 0.0
+    values["validation"][0]["threshold"]["value"] = 0.0
     sidecar.write_text(json.dumps(values))
     assert "edited" in said()
     sidecar.unlink()

@@ -20,7 +20,6 @@ from tests.scored import COLUMNS, rows
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.xdist_group("browser"),
     pytest.mark.skipif(
         browsers.CHROMIUM is None or browsers.DRIVER is None,
         reason="no chromium with its driver; on Debian: apt-get install chromium chromium-driver",
