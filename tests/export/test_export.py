@@ -79,7 +79,7 @@ def test_writes_both_graphs_and_a_real_engine(run_cli, ckpt, out, data):
 def test_a_mode_that_an_earlier_version_did_not_know_is_refused(run_cli, ckpt, out):
     content = torch.load(ckpt, weights_only=True)
     for record in content["validation"]:
-        record["quantiles"].pop("addition")
+        record["quantiles"].pop("addition", None)
     torch.save(content, out / "earlier.pt")
     answer = run_cli("export", out / "earlier.pt", "-o", out, "--engine", "none", "--score-mode", "addition")
     assert answer.code == 1
