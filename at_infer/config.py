@@ -166,6 +166,10 @@ class ScoreConfig(Config):
         """The reverse of `to_dict`; earlier versions of at-infer knew neither normalisation nor level."""
         return super(ScoreConfig, cls).from_dict({"normalise_errors": False, "level": "recent"} | values)
 
+    def is_formed_like(self, other: "ScoreConfig") -> bool:
+        """Are all settings the same, whatever the mode?"""
+        return self.to_dict() | {"mode": ""} == other.to_dict() | {"mode": ""}
+
     @property
     def uses_discrepancy(self) -> bool:
         """Does the score look at the associations at all?"""

@@ -184,6 +184,8 @@ class Scored(NamedTuple):
     """(rows, F), scaled."""
     scores: dict[ScoreMode, Floats]
     """(rows,), not smoothed."""
+    number: int = 0
+    """Of the first row in its series."""
 
     def take(self, chosen: Callable[[Floats], Floats]) -> "Scored":
         """Some of the rows, the same of each array."""
@@ -197,12 +199,12 @@ class Scored(NamedTuple):
         x, residual, shape = (np.concatenate([part[i] for part in parts]) for i in range(3))
         return Scored(x, residual, shape, scores)
 
-    def split(self, lengths: Sequence[int]) -> list["Scored"]:
-        """Rows of one series each."""
+    def split(self, lengths: Sequence[int], numbers: Sequence[int] | None = None) -> list["Scored"]:
+        """Rows of one series each, and what number in it the first of them has."""
         ends = np.cumsum(lengths).tolist()
         return [
-            self.take(lambda array, first=end - length, end=end: array[first:end])  # type: ignore[misc]
-            for length, end in zip(lengths, ends, strict=True)
+            self.take(lambda array, first=end - length, end=end: array[first:end])._replace(number=number)  # type: ignore[misc]
+            for length, end, number in zip(lengths, ends, numbers or [0] * len(lengths), strict=True)
         ]
 
 
@@ -241,7 +243,9 @@ def measure_validation(
     ways = {delay: split_delay(network.config, score.mode, delay) for delay in delays}
     live_parts = live_spans(series, network.config.window, live_rows)
     positions = {beyond for beyond, _ in ways.values()}
-    live = {at: rows.split([part.rows for part in live_parts]) for at, rows in run.live(live_parts, positions).items()}
+    numbers = [part.first - span.first for part, span in zip(live_parts, series, strict=True)]
+    lengths = [part.rows for part in live_parts]
+    live = {at: rows.split(lengths, numbers) for at, rows in run.live(live_parts, positions).items()}
     given = learnt or [values[span.first : span.first + span.rows].cpu().numpy() for span in series]
     views = _measure_views(given, whole, live[ways[delays[min(1, len(delays) - 1)]][0]])
     fusion = replace(score, mode="fusion", smooth=1, normalise_errors=False)
@@ -270,8 +274,8 @@ def _measure_views(learnt: Sequence[Floats], whole: Sequence[Scored], live: Sequ
     scales = []
     for parts, causal in ((whole, False), (live, True)):
         views = [
-            SeriesViews(next_, ahead, causal=causal, level="recent", number=0).add(x, residual, shape, end=True)
-            for x, residual, shape, _ in parts
+            SeriesViews(next_, ahead, causal=causal, level="recent", number=part.number).add(*part[:3], end=True)
+            for part in parts
         ]
         scales.append(measure_views(np.concatenate(views), np.concatenate([part.residual for part in parts])))
     return ViewStatistics(next=next_.tolist(), ahead=ahead.tolist(), whole=scales[0], live=scales[1])
@@ -320,9 +324,9 @@ def _fused(
 ) -> Floats:
     """Scores of mode `fusion`, series after series."""
     found = []
-    for x, residual, shape, _ in parts:
-        fusion = Fusion(views, score, causal=causal, delay=delay)
-        found += [fusion.add(np.concatenate([x, residual, shape], axis=1)), fusion.end()]
+    for part in parts:
+        fusion = Fusion(views, score, causal=causal, delay=delay, number=part.number)
+        found += [fusion.add(np.concatenate(part[:3], axis=1)), fusion.end()]
     return np.concatenate(found)[:, 0]
 
 

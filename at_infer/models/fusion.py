@@ -84,7 +84,14 @@ class Fusion:
     """
 
     def __init__(
-        self, known: ViewStatistics, score: ScoreConfig, *, causal: bool, delay: int = 0, explain: bool = False
+        self,
+        known: ViewStatistics,
+        score: ScoreConfig,
+        *,
+        causal: bool,
+        delay: int = 0,
+        explain: bool = False,
+        number: int = 0,
     ) -> None:
         self.level, self.causal, self.delay, self.explain = score.level, causal, delay, explain
         scale = known.live if causal else known.whole
@@ -93,7 +100,7 @@ class Fusion:
         first = VIEWS.index(ACTIVITIES[0]) * self.features
         self.activity = slice(first, first + len(ACTIVITIES) * self.features)
         self.next, self.ahead = (np.asarray(c, np.float32) for c in (known.next, known.ahead))
-        self.number = 0
+        self.number = number
         """Of the next row in its series."""
         self._begin()
 

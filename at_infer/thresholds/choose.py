@@ -100,7 +100,7 @@ def choose_for_scoring(
     """The one asked for, or the model's own; never one that belongs to another score than `config`."""
     recorded, record = metadata.score, metadata.validation_of(align, delay)
     kept = kept_scores(metadata, record, config, source)
-    known = kept if replace(config, mode=recorded.mode) == recorded else None
+    known = kept if config.is_formed_like(recorded) else None
     if isinstance(threshold, float | int):
         return ChosenThreshold(value=float(threshold), how="given", validation=known)
     _check_same_score(recorded, config)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ def recorded_in_model(path: Path, properties: Mapping[str, str]) -> Recorded:
     metadata = read_model_metadata(path)
     written = properties.get(PREFIX + "score")
     config = metadata.score if written is None else ScoreConfig.from_dict(json.loads(written))
-    if replace(config, mode=metadata.score.mode) != metadata.score:
+    if not config.is_formed_like(metadata.score):
         raise DataError(
             f"{path}: its validation scores have another smoothing, temperature or normalisation; give scores of "
             f"validation rows, or a delta"

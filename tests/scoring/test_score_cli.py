@@ -99,7 +99,7 @@ def test_rows_without_a_score_are_told(run_cli: Cli, models: Path, data: Path, o
     assert "19 rows have no score" in answer.out
 
 
-def test_every_option_reaches_the_run(run_cli: Cli, models: Path, out: Path, write_parquet: WriteParquet) -> None:
+def test_every_option_reaches_the_run(run_cli: Cli, plain_models: Path, out: Path, write_parquet: WriteParquet) -> None:
     frame = rows(100, t=[*range(45), *range(10), *range(45)], s=["a"] * 45 + ["b"] * 10 + ["c"] * 45)
     frame = frame.with_columns(f00=pl.when(pl.int_range(pl.len()) == 70).then(None).otherwise("f00"))
     words = ["--time-column", "t", "--series-column", "s", "--short-series", "skip", "--on-bad-rows", "null"]
@@ -110,7 +110,7 @@ def test_every_option_reaches_the_run(run_cli: Cli, models: Path, out: Path, wri
         "score",
         write_parquet("d.parquet", frame),
         "--engine",
-        models / "model.associations.onnx",
+        plain_models / "model.associations.onnx",
         "-o",
         out / "s.parquet",
         *words,
@@ -122,7 +122,7 @@ def test_every_option_reaches_the_run(run_cli: Cli, models: Path, out: Path, wri
         *("s", "t", "score", "is_anomaly", "top_feature", "top_feature_share", "error"),
     ]
     recorded = pl.read_parquet_metadata(out / "s.parquet")
-    expected = {"mode": "paper", "temperature": 2.0, "smooth": 3, "normalise_errors": True}
+    expected = {"mode": "paper", "temperature": 2.0, "smooth": 3, "normalise_errors": True, "level": "recent"}
     assert json.loads(recorded["at_infer.score"]) == expected
     assert json.loads(recorded["at_infer.layout"])["stride"] == 10
 
@@ -168,9 +168,9 @@ LONG = ["--stride", "4", "--smooth", "5", "--threshold", "1", "--series-column",
 
 
 @pytest.fixture(scope="module")
-def long_run(models: Path, once: Once) -> tuple[list[object], Path]:
+def long_run(plain_models: Path, once: Once) -> tuple[list[object], Path]:
     """The words of a run that takes a second, and what it writes when nobody disturbs it."""
-    words = ["--engine", models / "model.onnx", *LONG]
+    words = ["--engine", plain_models / "model.onnx", *LONG]
 
     def run(folder: Path) -> None:
         rows(8_000, s=["a"] * 3_333 + ["b"] * 4_667).write_parquet(folder / "data.parquet", row_group_size=1000)
@@ -663,8 +663,8 @@ BAD_OPTIONS: dict[str, tuple[list[str], str]] = {
     "no clusters": (["--threshold", "auto"], "threshold: the validation scores do not form two clusters"),
     "no smoothing": (["--smooth", "0"], "smooth: 0 is too small"),
     "another smoothing": (
-        ["--smooth", str(SCORE.smooth + 1)],
-        f"threshold: the model's belongs to smooth {SCORE.smooth}; with another smooth give a number as threshold",
+        ["--score-mode", "reconstruction", "--smooth", "2"],
+        "threshold: the model's belongs to smooth 1; with another smooth give a number as threshold",
     ),
     "another mode": (["--score-mode", "published"], "score mode: published compares associations by the published"),
     "temperature": (["--temperature", "0"], "temperature: 0.0 is not a positive number"),
@@ -691,15 +691,17 @@ def test_usage_errors_exit_with_2(run_cli: Cli, models: Path, data: Path) -> Non
         assert "Traceback" not in answer.err
 
 
-def test_engines_that_are_none_are_refused(run_cli: Cli, models: Path, data: Path, out: Path, tmp_path: Path) -> None:
+def test_engines_that_are_none_are_refused(
+    run_cli: Cli, plain_models: Path, data: Path, out: Path, tmp_path: Path
+) -> None:
     (tmp_path / "text.onnx").write_text("hello")
     (tmp_path / "model.bin").write_text("hello")
-    alone = variant(models / "model.onnx", tmp_path / "alone.onnx", outputs=["score"])
+    alone = variant(plain_models / "model.onnx", tmp_path / "alone.onnx", outputs=["score"])
     for engine, words, message in (
         (tmp_path / "no.onnx", [], "no.onnx: no such file"),
         (tmp_path / "text.onnx", [], "text.onnx: is not an ONNX model"),
         (tmp_path / "model.bin", [], "model.bin: the suffix '.bin' is not that of an engine"),
-        (alone, ["--score-mode", "paper"], "alone.onnx has only score; export it without --outputs"),
+        (alone, ["--score-mode", "paper"], "alone.onnx has only score, too little for mode paper"),
         (alone, ["--explain", "top"], "alone.onnx has no output reconstruction"),
     ):
         answer = run_cli("score", data, "--engine", engine, "-o", out / "s.parquet", *words)

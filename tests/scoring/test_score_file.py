@@ -18,7 +18,7 @@ from at_infer.engines.ort import OnnxEngine
 from at_infer.errors import AtInferError, DataError, EngineError, OutputError
 from at_infer.scoring.windows import ALIGNMENT
 from at_infer.tables import row_stream as stream_module
-from tests.checkpoints import WINDOW, checkpoint
+from tests.checkpoints import PLAIN, WINDOW, checkpoint
 from tests.scored import Score, by_hand, files, rows, values, windows
 from training.validation import window_parts, window_scores
 
@@ -33,8 +33,8 @@ def test_there_is_one_row_per_input_row_in_the_same_order(score: Score) -> None:
 
 
 @pytest.mark.parametrize("mode", ["reconstruction", "centred", "calibrated", "paper", "discrepancy", "addition"])
-def test_scores_are_those_of_a_plain_computation_in_pytorch(score: Score, mode: Any) -> None:
-    source, frame = checkpoint(), rows(205)
+def test_scores_are_those_of_a_plain_computation_in_pytorch(plain_score: Score, mode: Any) -> None:
+    source, frame = checkpoint(score=PLAIN), rows(205)
     scaled = (torch.from_numpy(values(frame)) - torch.tensor(source.scaler.mean)) / torch.tensor(source.scaler.scale)
     starts = torch.tensor([*range(0, 200, WINDOW), 185])
     assert source.normal is not None
@@ -42,7 +42,9 @@ def test_scores_are_those_of_a_plain_computation_in_pytorch(score: Score, mode: 
     config = replace(source.score, mode=mode)
     of_windows = window_scores(parts, config, source.discrepancy, source.normal, source.model.layers)
     expected = np.concatenate([of_windows[:-1].ravel(), of_windows[-1, -5:]])
-    np.testing.assert_allclose(score(frame, mode=mode, smooth=1, threshold=1.0).score, expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        plain_score(frame, mode=mode, smooth=1, threshold=1.0).score, expected, rtol=1e-4, atol=1e-6
+    )
 
 
 def test_the_tail_is_scored_by_a_window_that_ends_with_it(plain_score: Score, plain_models: Path) -> None:
@@ -76,23 +78,23 @@ def test_align_last_scores_a_row_by_the_window_that_ends_with_it(plain_score: Sc
     assert found.summary.unscored_rows == 2 * warm_up
 
 
-def test_the_file_tells_how_it_came_about(score: Score, models: Path) -> None:
-    found = score(rows(100), stride=5, threshold=0.5, smooth=3)
+def test_the_file_tells_how_it_came_about(plain_score: Score, plain_models: Path) -> None:
+    found = plain_score(rows(100), stride=5, threshold=0.5, smooth=3)
     told = {
         name.removeprefix("at_infer."): json.loads(text)
         for name, text in pl.read_parquet_metadata(found.path).items()
         if name.startswith("at_infer.")
     }
-    with open_engine(models / "model.onnx") as engine:
+    with open_engine(plain_models / "model.onnx") as engine:
         assert told["engine"] == engine.describe()
         assert told["columns"] == engine.metadata.columns  # type: ignore[union-attr]
     assert told["version"] == __version__
     assert told["engine_file"] == "model.onnx"
     assert told["threshold"] == 0.5
-    assert told["score"] == checkpoint().score.to_dict() | {"smooth": 3}
+    assert told["score"] == checkpoint(score=PLAIN).score.to_dict() | {"smooth": 3}
     assert "start every 5 rows" in told["alignment"]
     assert told["options"]["stride"] == 5
-    again = score(rows(100))
+    again = plain_score(rows(100))
     assert json.loads(pl.read_parquet_metadata(again.path)["at_infer.alignment"]) == ALIGNMENT
 
 
@@ -144,13 +146,13 @@ def test_progress_is_told(score: Score) -> None:
 # The same whatever the circumstances
 
 
-def test_batches_chunks_and_threads_do_not_change_a_score(score: Score, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_chunks_and_threads_do_not_change_a_score(plain_score: Score, monkeypatch: pytest.MonkeyPatch) -> None:
     frame = rows(1003, s=["a"] * 500 + ["b"] * 503)
     options = {"series_column": "s", "stride": 6, "smooth": 7, "threshold": 1.0, "explain": "all"}
-    expected = score(frame, **options)
+    expected = plain_score(frame, **options)
     for cells, batch_size, threads in ((1 << 22, 1, 1), (50, 3, 2), (4000, 64, None), (404, 7, 1)):
         monkeypatch.setattr(stream_module, "CHUNK_CELLS", cells)
-        found = score(frame, **options, batch_size=batch_size, threads=threads)
+        found = plain_score(frame, **options, batch_size=batch_size, threads=threads)
         np.testing.assert_allclose(found.score, expected.score, rtol=0, atol=1e-6)
         assert found.summary.windows == expected.summary.windows
 
@@ -174,21 +176,21 @@ OUT_OF_MEMORY = EngineError("model.onnx: out of memory")
 @pytest.mark.parametrize("options", [{}, {"stride": 6, "smooth": 7, "threshold": 1.0}, {"align": "last"}])
 @pytest.mark.parametrize("calls", [1, 5])
 def test_a_failed_run_keeps_its_finished_rows_and_goes_on_to_the_same_file(
-    score: Score, tmp_path: Path, options: dict[str, Any], calls: int, small_parts: None, monkeypatch: Any
+    plain_score: Score, tmp_path: Path, options: dict[str, Any], calls: int, small_parts: None, monkeypatch: Any
 ) -> None:
     options |= {"series_column": "s", "explain": "all", "batch_size": 3}
     frame = rows(1010, s=["a"] * 700 + ["b"] * 310)
-    whole = score(frame, **options, output=tmp_path / "whole.parquet")
+    whole = plain_score(frame, **options, output=tmp_path / "whole.parquet")
     for _ in range(2):
         with monkeypatch.context() as patch:
             patch.setattr(OnnxEngine, "run", failing(calls, OUT_OF_MEMORY))
             with pytest.raises(
                 EngineError, match=r"^rows \d+ to \d+: model.onnx: out of memory; \d+ rows are kept"
             ) as e:
-                score(tmp_path / "given.parquet", **options, resume=True)
+                plain_score(tmp_path / "given.parquet", **options, resume=True)
     assert not (tmp_path / "scores.parquet").exists()
     kept = int(str(e.value).split("; ")[1].split()[0])
-    found = score(tmp_path / "given.parquet", **options, resume=True)
+    found = plain_score(tmp_path / "given.parquet", **options, resume=True)
     assert found.frame.equals(whole.frame)
     assert found.summary.resumed_rows == kept
     for name in ("rows", "series", "windows", "anomalies", "segments", "unscored_rows"):

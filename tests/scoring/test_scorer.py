@@ -61,10 +61,12 @@ def test_options_that_exclude_each_other_are_refused(score: Score) -> None:
 
 @pytest.mark.parametrize("mode", ["reconstruction", "centred", "calibrated", "paper", "discrepancy", "addition"])
 @pytest.mark.parametrize("explain", ["none", "all"])
-def test_both_graphs_give_the_same_scores_in_every_mode(score: Score, models: Path, mode: Any, explain: Any) -> None:
+def test_both_graphs_give_the_same_scores_in_every_mode(
+    plain_score: Score, plain_models: Path, mode: Any, explain: Any
+) -> None:
     frame = rows(105)
-    fused = score(frame, mode=mode, explain=explain)
-    raw = score(frame, mode=mode, explain=explain, engine=models / "model.associations.onnx")
+    fused = plain_score(frame, mode=mode, explain=explain)
+    raw = plain_score(frame, mode=mode, explain=explain, engine=plain_models / "model.associations.onnx")
     assert raw.summary.score_mode == mode
     for name in raw.frame.select(pl.selectors.float()).columns:
         np.testing.assert_allclose(raw.frame[name], fused.frame[name], rtol=1e-4, atol=1e-6)
@@ -95,7 +97,7 @@ def test_a_model_of_an_earlier_version_knows_nothing_usual(plain_score: Score, p
     centred = plain_score(frame, engine=earlier, mode="centred", threshold=1.0)
     np.testing.assert_array_equal(centred.score, plain_score(frame, mode="centred").score)
     for given in ({"mode": "calibrated"}, {"normalise_errors": True}):
-        with pytest.raises(ConfigError, match="of which this model knows nothing; train and export it again"):
+        with pytest.raises(ConfigError, match="which this model does not have; train and export it again"):
             plain_score(frame, engine=earlier, **given)
 
 
@@ -104,7 +106,7 @@ def test_an_engine_without_reconstruction_cannot_form_another_error(plain_score:
     np.testing.assert_allclose(
         plain_score(frame, engine=engine, mode="calibrated").score, plain_score(frame, mode="calibrated").score
     )
-    with pytest.raises(ConfigError, match="has only score, error, discrepancy; export it without --outputs"):
+    with pytest.raises(ConfigError, match="has only score, error, discrepancy, too little for mode centred"):
         plain_score(frame, engine=engine, mode="centred")
 
 
@@ -133,7 +135,7 @@ def test_an_engine_with_its_score_alone_gives_it_but_no_other(
         plain_score(frame, engine=engine, smooth=3, threshold=1.0).score[0], mean_of(plain_score(frame))
     )
     np.testing.assert_array_equal(plain_score(frame, engine=engine).score, plain_score(frame).score)
-    with pytest.raises(ConfigError, match="has only score; export it without --outputs to change the mode"):
+    with pytest.raises(ConfigError, match="has only score, too little for mode paper"):
         plain_score(frame, engine=engine, mode="paper")
     for explain in ("top", "all"):
         with pytest.raises(ConfigError, match="has no output reconstruction; export it without --outputs"):
@@ -301,10 +303,12 @@ def test_a_short_series_is_refused_skipped_or_padded(plain_score: Score, plain_m
     [{}, {"stride": 3}, {"align": "last"}, {"mode": "paper", "ratio": 0.1}, {"smooth": 5, "threshold": 1.0}],
     ids=str,
 )
-def test_a_scorer_in_memory_gives_what_score_file_writes(score: Score, models: Path, options: dict[str, Any]) -> None:
+def test_a_scorer_in_memory_gives_what_score_file_writes(
+    plain_score: Score, plain_models: Path, options: dict[str, Any]
+) -> None:
     frame = rows(205)
-    expected = score(frame, **options)
-    with Scorer(models / "model.onnx", ScoreOptions(**options)) as scorer:
+    expected = plain_score(frame, **options)
+    with Scorer(plain_models / "model.onnx", ScoreOptions(**options)) as scorer:
         found = scorer.score(frame.select(COLUMNS).to_numpy())
         again = scorer.score(values(frame).tolist())
     np.testing.assert_array_equal(found.score, expected.score)

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 import torch
 
-from at_infer.config import PRESETS, SCORE_MODES, DiscrepancyConfig, ModelConfig, ScoreConfig, TrainConfig
+from at_infer.config import PRESETS, WINDOW_MODES, DiscrepancyConfig, ModelConfig, ScoreConfig, TrainConfig
 from at_infer.errors import CheckpointError, ConfigError, DataError
 from at_infer.thresholds.quantiles import QUANTILE_LEVELS
 from tests import oracle
@@ -238,7 +238,7 @@ def test_validation_scores_of_every_mode_equal_a_recomputation(
 
     network = checkpoint.network()
     usual = checkpoint.normal.discrepancy[discrepancy.head_rule]
-    scores: dict[str, dict[int, float]] = {mode: {} for mode in checkpoint.validation_of().quantiles}
+    scores: dict[str, dict[int, float]] = {mode: {} for mode in WINDOW_MODES}
     for start in data.validation.starts:
         x = torch.from_numpy(data.validation.values[start : start + 10])
         with torch.inference_mode():
@@ -264,7 +264,7 @@ def test_validation_scores_of_every_mode_equal_a_recomputation(
                 scores[mode].setdefault(int(start) + step, value)
 
     assert checkpoint.quantile_levels == list(QUANTILE_LEVELS)
-    assert set(scores) == set(SCORE_MODES)
+    assert set(checkpoint.validation_of().quantiles) == {*WINDOW_MODES, "fusion"}
     for mode, by_row in scores.items():
         assert sorted(by_row) == list(range(227, 283))
         expected = np.quantile(list(by_row.values()), QUANTILE_LEVELS)

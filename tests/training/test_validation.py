@@ -11,14 +11,22 @@ import pytest
 import torch
 
 from at_infer import ScoreOptions, Scorer, StreamScorer
-from at_infer.config import PRESETS, WINDOW_MODES, DiscrepancyConfig, ModelConfig, ScoreConfig, ValidationRecord
+from at_infer.config import (
+    PRESETS,
+    SCORE_MODES,
+    WINDOW_MODES,
+    DiscrepancyConfig,
+    ModelConfig,
+    ScoreConfig,
+    ValidationRecord,
+)
 from at_infer.errors import ConfigError, EngineError
 from at_infer.models.metadata import Metadata
 from at_infer.thresholds.quantiles import quantiles
 from at_infer.thresholds.ratio import quantile_threshold
 from export.pipeline import ExportConfig, export_model
 from tests import oracle
-from tests.checkpoints import SCALER, WINDOW, checkpoint
+from tests.checkpoints import PLAIN, SCALER, WINDOW, checkpoint
 from tests.conftest import Answer, MakeData
 from tests.exported import metadata
 from tests.scored import Edit, Score, rows
@@ -27,9 +35,10 @@ from training.discrepancy import association_discrepancy
 from training.loop import fit
 from training.model import AnomalyTransformer
 from training.validation import (
-    causal_rows,
+    live_spans,
     measure_validation,
-    most_causal_windows,
+    most_live_rows,
+    spans,
     usual,
     window_parts,
     window_scores,
@@ -54,7 +63,7 @@ def test_every_row_is_scored_as_the_last_of_its_window_within_its_series(smooth:
         starts,
         series_rows,
         discrepancy=discrepancy,
-        score=ScoreConfig(smooth=smooth),
+        score=ScoreConfig(mode="reconstruction", smooth=smooth),
         ratio=0.1,
     )
     found, normal = measured.records[1], measured.normal
@@ -73,20 +82,21 @@ def test_every_row_is_scored_as_the_last_of_its_window_within_its_series(smooth:
         np.testing.assert_allclose(found.quantiles[mode], wanted, rtol=1e-5, atol=1e-12)
 
 
-def test_of_many_rows_some_are_taken_at_random_and_smoothing_counts() -> None:
-    starts, series_rows = np.array([*range(0, 1000, 10), *range(1000, 2000, 10)]), [1000, 1000]
-    every = causal_rows(starts, series_rows, 10, smooth=1, most_windows=5000)
-    assert every.starts.tolist() == [*range(991), *range(1000, 1991)]
-    some = causal_rows(starts, series_rows, 10, smooth=4, most_windows=200)
-    assert some.window.shape == (50, 4)
-    assert len(some.starts) <= 200
-    assert set(some.starts) <= set(every.starts)
-    ends = some.starts[some.window[:, 0]]
-    np.testing.assert_array_equal(some.starts[some.window] == ends[:, None] - np.arange(4), some.known)
-    assert len(np.unique(np.diff(ends))) > 5  # no fixed step, which might follow a period of the series
-    again = causal_rows(starts, series_rows, 10, smooth=4, most_windows=200)
-    np.testing.assert_array_equal(some.starts, again.starts)
-    assert [most_causal_windows(count) for count in (0, 40_000, 10**9)] == [2_000, 10_000, 20_000]
+def test_live_rows_are_all_there_are_or_the_last_of_each_series() -> None:
+    series = spans(np.array([*range(0, 1000, 10), *range(1000, 1500, 10)]), [1000, 500], 10)
+    assert series == [(0, 1000), (1000, 500)]
+    assert live_spans(series, 10, 5000) == [(9, 991), (1009, 491)]
+    assert live_spans(series, 10, 200) == [(900, 100), (1400, 100)]
+    assert [most_live_rows(count) for count in (0, 40_000, 10**9)] == [2_000, 10_000, 20_000]
+
+
+def test_live_rows_have_a_threshold_for_each_delay_from_as_many_rows() -> None:
+    source = checkpoint()
+    records = [record for record in source.validation if record.align == "last"]
+    assert [record.delay for record in records] == [0, 1, 5]  # less than half a window
+    assert {record.threshold.validation_rows for record in records} == {40 * WINDOW - WINDOW + 1}
+    assert set(records[0].quantiles) == set(SCORE_MODES)
+    assert all(set(record.quantiles) == {"fusion"} for record in records[1:])
 
 
 def test_the_recorded_scores_are_those_of_score_with_align_last(models: Path) -> None:
@@ -106,22 +116,24 @@ def test_the_recorded_scores_are_those_of_score_with_align_last(models: Path) ->
     assert above in (0, 1)  # the score of one row is the threshold, and the graph may round it up
 
 
-def test_align_last_takes_ratio_mode_and_gap_from_the_scores_of_last_rows(score: Score, edited: Edit) -> None:
-    frame, source = rows(100), checkpoint()
+def test_align_last_takes_ratio_mode_and_gap_from_the_scores_of_last_rows(
+    plain_score: Score, plain_edited: Edit
+) -> None:
+    frame, source = rows(100), checkpoint(score=PLAIN)
     live = live_of(source)
     levels, of_mode = source.quantile_levels, live.quantiles
-    ratio = score(frame, align="last", ratio=0.25).summary.threshold
+    ratio = plain_score(frame, align="last", ratio=0.25).summary.threshold
     assert ratio == quantile_threshold(levels, of_mode[source.score.mode], 0.25)
-    assert ratio != score(frame, ratio=0.25).summary.threshold
-    assert score(frame, align="last", mode="paper").summary.threshold == quantile_threshold(
+    assert ratio != plain_score(frame, ratio=0.25).summary.threshold
+    assert plain_score(frame, align="last", mode="paper").summary.threshold == quantile_threshold(
         levels, of_mode["paper"], 0.05
     )
     two = [1e-6] * 200 + [10.0] * (len(levels) - 200)
     record = live.to_dict() | {"quantiles": {source.score.mode: two}}
-    clusters = edited(validation=[source.validation_of().to_dict(), record])
-    assert 1e-6 < score(frame, engine=clusters, align="last", threshold="auto").summary.threshold < 10
+    clusters = plain_edited(validation=[source.validation_of().to_dict(), record])
+    assert 1e-6 < plain_score(frame, engine=clusters, align="last", threshold="auto").summary.threshold < 10
     with pytest.raises(ConfigError, match="kept no validation scores of mode paper with align last; give"):
-        score(frame, engine=clusters, align="last", mode="paper")
+        plain_score(frame, engine=clusters, align="last", mode="paper")
 
 
 def test_a_model_of_an_earlier_version_says_what_is_missing(
@@ -164,7 +176,7 @@ def test_metadata_of_format_1_are_read_and_damaged_ones_refused() -> None:
 
 @pytest.mark.slow
 def test_a_trained_model_flags_the_share_of_normal_rows_that_its_threshold_was_made_for(
-    make_data: MakeData, tmp_path: Path, score: Score
+    make_data: MakeData, tmp_path: Path, plain_score: Score
 ) -> None:
     t = np.arange(12_000)
     noise = np.random.default_rng(0).normal(scale=0.1, size=(2, len(t)))
@@ -172,11 +184,11 @@ def test_a_trained_model_flags_the_share_of_normal_rows_that_its_threshold_was_m
     shape = {"features": 2, "window": 20, "width": 16, "heads": 2, "layers": 1, "feed_forward": 16}
     model = ModelConfig(**shape, padding="circular")  # for which the last row of a window is the hardest
     data = make_data(frame.head(8_000), window=20)
-    trained = fit(data, model, replace(PRESETS["paper"].train, epochs=6, learning_rate=3e-3), ScoreConfig(), ratio=0.05)
+    trained = fit(data, model, replace(PRESETS["paper"].train, epochs=6, learning_rate=3e-3), PLAIN, ratio=0.05)
     export_model(trained, "0" * 64, tmp_path, ExportConfig(engine="none"))
     engine, normal = tmp_path / "model.onnx", frame.tail(4_000)
-    causal = score(normal, engine=engine, align="last")
-    whole = score(normal, engine=engine)
+    causal = plain_score(normal, engine=engine, align="last", delay=0)
+    whole = plain_score(normal, engine=engine)
     assert 0.025 < whole.summary.anomalies / 4_000 < 0.1
     assert 0.025 < causal.summary.anomalies / 4_000 < 0.1
     wrong = (causal.score > np.float32(whole.summary.threshold)).mean()
