@@ -88,6 +88,7 @@ def threshold(
     found = compare_methods(model, metadata, options, scores=scores, align=align)
     if output is not None:
         write_copy(model, output, with_thresholds(metadata, found, ratio))
+    found = [one for one in found if one.delay == 0] or found  # other delays get thresholds too, and are much alike
     if as_json:
         document: dict[str, object] = {
             "model": str(model),

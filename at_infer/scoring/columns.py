@@ -60,6 +60,7 @@ def scored_properties(scorer: Scorer) -> dict[str, str]:
         "validation": scorer.chosen.to_properties(),
         "alignment": scorer.layout.rule,
         "layout": scorer.layout.to_dict(),
+        "delay": scorer.delay,
         "options": scorer.options.to_dict(),
     }
     return {f"at_infer.{name}": json.dumps(value, sort_keys=True) for name, value in facts.items()}

@@ -12,7 +12,7 @@ from at_infer.models.metadata import PREFIX, Metadata
 from at_infer.tables.labels import read_scores
 from at_infer.thresholds.quantiles import ValidationScores, histogram
 from at_infer.thresholds.rates import check_positive
-from at_infer.thresholds.recorded import WHAT, kept_scores, written_align
+from at_infer.thresholds.recorded import WHAT, kept_scores, written_way
 
 Method = Literal["ratio", "fixed", "gap", "spot"]
 
@@ -59,6 +59,8 @@ class Comparison:
     """Validation scores of one kind, and what each method finds in them."""
 
     align: Align
+    delay: int
+    """Rows that live rows are scored late."""
     scores: ValidationScores
     choices: list[Choice]
     chosen: Choice | None
@@ -79,7 +81,10 @@ def compare_methods(
 ) -> list[Comparison]:
     """On scores of a file that this model wrote, or on the quantiles that it kept."""
     found = _kept(model, metadata, align) if scores is None else _written(model, metadata, scores, align)
-    return [_compare(kind, known, metadata.validation_of(kind).threshold, options) for kind, known in found.items()]
+    return [
+        _compare(align, delay, known, metadata.validation_of(align, delay).threshold, options)
+        for (align, delay), known in found.items()
+    ]
 
 
 def with_thresholds(metadata: Metadata, comparisons: list[Comparison], ratio: float) -> Metadata:
@@ -92,28 +97,29 @@ def with_thresholds(metadata: Metadata, comparisons: list[Comparison], ratio: fl
                 ratio=ratio if one.chosen.method == "ratio" else None,
                 validation_rows=one.scores.rows,
             )
-            record = metadata.validation_of(one.align)
-            if record.align != one.align:
+            record = metadata.validation_of(one.align, one.delay)
+            if (record.align, record.delay) != (one.align, one.delay):
                 kept = {str(metadata.score.mode): one.scores.at_levels(metadata.quantile_levels)}
-                record = ValidationRecord(align=one.align, threshold=threshold, quantiles=kept)
+                record = ValidationRecord(align=one.align, delay=one.delay, threshold=threshold, quantiles=kept)
             metadata = metadata.with_validation(replace(record, threshold=threshold))
     return metadata
 
 
-def _kept(model: Path, metadata: Metadata, align: Align | None) -> dict[Align, ValidationScores]:
-    found: dict[Align, ValidationScores] = {}
-    for kind in WHAT:
-        record = metadata.validation_of(kind)
+def _kept(model: Path, metadata: Metadata, align: Align | None) -> dict[tuple[Align, int], ValidationScores]:
+    found: dict[tuple[Align, int], ValidationScores] = {}
+    for record in metadata.validation:
         known = kept_scores(metadata, record, metadata.score, f"quantiles kept in {model}")
-        if record.align == kind and align in (None, kind) and known is not None:
-            found[kind] = known
+        if align in (None, record.align) and known is not None:
+            found[record.align, record.delay] = known
     if not found:
         which = "" if align is None else f" of {WHAT[align]}"
         raise DataError(f"{model}: kept no validation scores of mode {metadata.score.mode}{which}; give scores")
     return found
 
 
-def _written(model: Path, metadata: Metadata, source: str, align: Align | None) -> dict[Align, ValidationScores]:
+def _written(
+    model: Path, metadata: Metadata, source: str, align: Align | None
+) -> dict[tuple[Align, int], ValidationScores]:
     read = read_scores(source)
     expected = {"checkpoint_sha256": metadata.checkpoint_sha256, "score": metadata.score.to_dict()}
     for name, value in expected.items():
@@ -121,20 +127,22 @@ def _written(model: Path, metadata: Metadata, source: str, align: Align | None) 
         if written is not None and json.loads(written) != value:
             what = "another model" if name == "checkpoint_sha256" else "another score mode, temperature or smoothing"
             raise DataError(f"{source}: has scores of {what}; score with {model.name} as it is")
-    kind = written_align(read.properties)
+    kind, delay = written_way(read.properties)
     if align not in (None, kind):
         raise DataError(f"{source}: has scores of {WHAT[kind]}; leave align out, or score with align {align}")
-    return {kind: ValidationScores.of_scores(source, read.scores)}
+    return {(kind, delay): ValidationScores.of_scores(source, read.scores)}
 
 
-def _compare(align: Align, known: ValidationScores, recorded: Threshold, options: MethodOptions) -> Comparison:
+def _compare(
+    align: Align, delay: int, known: ValidationScores, recorded: Threshold, options: MethodOptions
+) -> Comparison:
     per_day = options.rows_per_day
     of_model = _flagged(known, "recorded", f"in the model, by {recorded.method}", recorded.value, per_day)
     choices = [of_model, *_choices(known, options)]
     chosen = next((choice for choice in choices if choice.method == options.method), None)
     if chosen is not None and chosen.threshold is None:
         raise ConfigError(f"threshold: {chosen.note}; these are the scores of {WHAT[align]}")
-    return Comparison(align=align, scores=known, choices=choices, chosen=chosen)
+    return Comparison(align=align, delay=delay, scores=known, choices=choices, chosen=chosen)
 
 
 def _choices(known: ValidationScores, options: MethodOptions) -> Iterator[Choice]:

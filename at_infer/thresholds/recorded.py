@@ -53,7 +53,7 @@ def recorded_in_model(path: Path, properties: Mapping[str, str]) -> Recorded:
             f"{path}: its validation scores have another smoothing, temperature or normalisation; give scores of "
             f"validation rows, or a delta"
         )
-    record = metadata.validation_of(written_align(properties))
+    record = metadata.validation_of(*written_way(properties))
     scores = kept_scores(metadata, record, config, str(path))
     if scores is None:
         raise DataError(
@@ -79,10 +79,11 @@ def read_validation_scores(source: str) -> ValidationScores:
     return ValidationScores.of_scores(source, read_scores(source).scores)
 
 
-def written_align(properties: Mapping[str, str]) -> Align:
-    """How the rows of a file of scores were scored; whole windows, if it does not say."""
+def written_way(properties: Mapping[str, str]) -> tuple[Align, int]:
+    """Alignment and delay of the rows of a file of scores; whole windows, if it does not say."""
     layout = properties.get(f"{PREFIX}layout")
-    return "window" if layout is None else json.loads(layout)["align"]
+    align: Align = "window" if layout is None else json.loads(layout)["align"]
+    return align, json.loads(properties.get(f"{PREFIX}delay", "0"))
 
 
 def read_model_metadata(path: Path) -> Metadata:

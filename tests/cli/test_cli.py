@@ -121,28 +121,11 @@ def test_an_unnamed_score_is_centred_normalised_and_smoothed(run_cli: Cli, train
         assert run_cli("train", train_file, "-o", out / "ckpt.pt", *SHORT, *words, "--overwrite").code == 0
         return Checkpoint.load(out / "ckpt.pt").score
 
-    assert recorded() == ScoreConfig(mode="centred", smooth=5, normalise_errors=True)
-    assert recorded("--smooth", 1) == ScoreConfig(mode="centred", smooth=1, normalise_errors=True)
+    assert recorded() == ScoreConfig()
+    assert recorded("--level", "fixed") == ScoreConfig(level="fixed")
     assert recorded("--score-mode", "paper") == ScoreConfig(mode="paper")
     named = recorded("--score-mode", "calibrated", "--normalise-errors", "--smooth", 3)
     assert named == ScoreConfig(mode="calibrated", smooth=3, normalise_errors=True)
-
-
-def test_auto_shows_what_it_chose_from_and_records_it(run_cli: Cli, train_file: Path, out: Path) -> None:
-    words = ["--score-mode", "auto"]
-    answer = run_cli("train", train_file, "-o", out / "ckpt.pt", *SHORT, *words)
-    assert answer.code == 0
-    checkpoint = Checkpoint.load(out / "ckpt.pt")
-    selection = checkpoint.train["selection"]
-    best = selection[0]
-    assert (best["mode"], best["smooth"]) == (checkpoint.score.mode, checkpoint.score.smooth)
-    assert len(selection) == (7 + 4) * 4  # modes, and four of them normalised as well, with four smoothings
-    assert "AUC-PR on anomalies put into the validation part" in answer.out
-    assert f"{best['auc_pr']:.4f} *" in answer.out
-    answer = run_cli("train", train_file, "-o", out / "c.pt", *SHORT, *words, "--smooth", 2, "--log-json")
-    done = json.loads(answer.out.splitlines()[-1])
-    assert {choice["smooth"] for choice in done["selection"]} == {2}
-    assert done["score"] == Checkpoint.load(out / "c.pt").score.to_dict()
 
 
 @pytest.mark.parametrize("preset", ["default", "paper"])

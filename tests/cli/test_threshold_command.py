@@ -33,7 +33,9 @@ def known(
 ) -> Metadata:
     whole = ValidationRecord(threshold=threshold, quantiles={"reconstruction": quantiles(scores)})
     levels = list(QUANTILE_LEVELS)
-    return metadata(score=ScoreConfig(), quantile_levels=levels, validation=[whole, *more], **changes)
+    return metadata(
+        score=ScoreConfig(mode="reconstruction"), quantile_levels=levels, validation=[whole, *more], **changes
+    )
 
 
 @pytest.fixture

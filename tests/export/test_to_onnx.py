@@ -7,9 +7,9 @@ import onnx
 import pytest
 import torch
 
-from at_infer.config import SCORE_MODES, DiscrepancyConfig, Distance, HeadRule, ScoreConfig
+from at_infer.config import WINDOW_MODES, DiscrepancyConfig, Distance, HeadRule, ScoreConfig
 from at_infer.engines.ort import open_session
-from at_infer.models.criterion import error_and_discrepancy, score_outputs
+from at_infer.models.criterion import error_and_discrepancy, fusion_rows, score_outputs
 from export.graphs import OUTPUTS, AssociationsGraph, ScoreGraph, lower_precision, pooled_mean
 from export.parity import run_onnx, run_reference
 from export.to_onnx import finish
@@ -76,15 +76,15 @@ def test_weights_are_inside_and_the_checker_is_content(traced):
 
 @pytest.mark.slow
 def test_pruning_to_the_score_drops_what_it_does_not_need(trace, traced):
-    pruned = trace(score_graph(checkpoint(), ["score"]), ["score"])
+    pruned = trace(score_graph(checkpoint(score=PLAIN), ["score"]), ["score"])
     assert [output.name for output in pruned.graph.output] == ["score"]
     assert len(pruned.graph.node) < len(traced.graph.node)
     assert "Log" not in {node.op_type for node in pruned.graph.node}
-    windows = raw_windows(5, checkpoint())
+    windows = raw_windows(5, checkpoint(score=PLAIN))
     np.testing.assert_allclose(run_onnx(pruned, windows)["score"], run_onnx(traced, windows)["score"], rtol=1e-5)
 
 
-@pytest.mark.parametrize("mode", SCORE_MODES)
+@pytest.mark.parametrize("mode", WINDOW_MODES)
 @pytest.mark.parametrize("normalise", [False, True], ids=["as it is", "normalised"])
 def test_every_score_mode_equals_its_numpy_twin(mode, normalise):
     """Of the graph before it is traced: test_parity compares it with the traced one."""
@@ -96,6 +96,15 @@ def test_every_score_mode_equals_its_numpy_twin(mode, normalise):
     np.testing.assert_allclose(found["score"], twin, rtol=1e-4, atol=1e-7)
     from_reconstruction = score_outputs(windows, {k: found[k] for k in ("reconstruction", "discrepancy")}, known)
     np.testing.assert_allclose(found["score"], from_reconstruction, rtol=1e-4, atol=1e-5)
+
+
+def test_the_shape_of_the_graph_equals_its_numpy_twin():
+    source = checkpoint()
+    windows = raw_windows(6, source)
+    found = run_reference(score_graph(source), windows)
+    assert list(found) == ["reconstruction", "shape"]
+    twin = fusion_rows(windows, {"reconstruction": found["reconstruction"]}, source.scaler)[..., -FEATURES:]
+    np.testing.assert_allclose(found["shape"], twin, atol=1e-5)
 
 
 @pytest.mark.slow
