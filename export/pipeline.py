@@ -230,6 +230,7 @@ def _make(
         quantile_levels=checkpoint.quantile_levels,
         validation=validation,
         normal=checkpoint.normal,
+        season=checkpoint.season,
         precision=config.precision,
         fp32_ops=fp32_ops,
         batch=None,

@@ -23,6 +23,7 @@ from at_infer.config import (
     upgrade_validation,
 )
 from at_infer.errors import AtInferError, CheckpointError
+from at_infer.models.season import Season
 from at_infer.output import atomic_path
 from training.model import AnomalyTransformer
 
@@ -48,6 +49,8 @@ class Checkpoint:
     """Threshold, and quantiles of the validation scores at `quantile_levels`, for each way to score a row."""
     normal: Normal | None
     """What is usual on the validation part, for modes that compare with it; None in checkpoints of earlier versions."""
+    season: Season | None = None
+    """Subtracted from raw rows before they are scaled; None: the rows have none."""
     train: dict[str, Any]
     """TrainConfig, data, versions, sha256 of the checkpoint it started from, history per step and per evaluation."""
 
@@ -79,6 +82,7 @@ class Checkpoint:
                 "quantile_levels": self.quantile_levels,
                 "validation": [record.to_dict() for record in self.validation],
                 "normal": None if self.normal is None else self.normal.to_dict(),
+                "season": None if self.season is None else self.season.to_dict(),
                 "train": self.train,
             },
         )
@@ -113,6 +117,7 @@ class Checkpoint:
                 quantile_levels=content["quantile_levels"],
                 validation=read_validation(content["validation"]),
                 normal=None if content.get("normal") is None else Normal.from_dict(content["normal"]),
+                season=None if content.get("season") is None else Season.from_dict(content["season"]),
                 train=content["train"],
             )
             checkpoint._check()
@@ -136,6 +141,8 @@ class Checkpoint:
             len(self.normal.error) == len(self.normal.centred_error) == self.model.features
         ):
             raise CheckpointError(f"usual errors are not those of {self.model.features} features")
+        if self.season is not None and len(self.season.profile) != self.model.features:
+            raise CheckpointError(f"season is not that of {self.model.features} features")
 
 
 def write_tensors(path: Path, content: dict[str, Any]) -> None:

@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from at_infer.config import Fill, Scaler
 from at_infer.errors import ConfigError, DataError
+from at_infer.models.season import Season, SeasonChoice
 from at_infer.scoring.windows import Starts, window_starts
 from at_infer.tables import Table, read_table, rising_columns
+from training.season import NoSeasonError, find_season
 
 Rows = NDArray[np.float32]
 Span = tuple[int, int]  # first row and one past the last
@@ -36,6 +38,10 @@ class DataConfig:
     """Share at the end of each series, or another file."""
     fill: Fill = "error"
     """Missing values: refuse, repeat the last known value, or the mean of the training part."""
+    season: SeasonChoice = "auto"
+    """Subtract a daily profile from the columns that show one, from none, or from all."""
+    known_season: Season | None = None
+    """Of weights to start from: its columns are taken again, with a new profile if the rows suffice."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.validation, str) and not 0 < self.validation < 1:
@@ -72,6 +78,10 @@ class TrainingData:
     time_column: str | None
     series_column: str | None
     scaler: Scaler
+    season: Season | None
+    """Subtracted before the rows were scaled."""
+    season_found: str
+    """One line that says which season, or why there is none."""
     train: Windows
     validation: Windows
     """Its last window of a series overlaps its predecessor, so that every row is covered."""
@@ -115,6 +125,10 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
 
     notes = _notes(table, train_spans, validation_spans, window)
     parts = [table] if other is table else [table, other]
+    season, season_found = _season(config, table, train_spans)
+    if season is not None:
+        for part in parts:
+            _subtract(part, season, str(config.time_column))
     if config.fill == "forward":
         for part in parts:
             _fill_forward(part)
@@ -124,6 +138,8 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
     return TrainingData(
         columns=table.columns,
         scaler=scaler,
+        season=season,
+        season_found=season_found,
         time_column=config.time_column,
         series_column=config.series_column,
         train=_windows(table, train_starts, train_spans, window),
@@ -139,6 +155,7 @@ def _read(config: DataConfig, source: str, columns: list[str] | None) -> Table:
         exclude=config.exclude if columns is config.columns else (),
         time_column=config.time_column,
         series_column=config.series_column,
+        clock=config.season != "none",
     )
     first = 0
     for block in _blocks(table.values, [(0, len(table.values))]):
@@ -158,6 +175,43 @@ def _read(config: DataConfig, source: str, columns: list[str] | None) -> Table:
         shown = ", ".join(gaps[:8]) + (f" and {len(gaps) - 8} more columns" if len(gaps) > 8 else "")
         raise DataError(f"{source}: missing values in {shown}; pass --fill forward or --fill mean, or drop them")
     return table
+
+
+def _season(config: DataConfig, table: Table, train_spans: list[Span]) -> tuple[Season | None, str]:
+    """The season of the training part, and one line about it."""
+    if config.season == "none":
+        return None, "none, as asked for"
+    forced, count = config.season == "1d", len(table.columns)
+    try:
+        if table.times is None:
+            what = "no time column" if config.time_column is None else f"{config.time_column} holds no dates and times"
+            raise NoSeasonError(what)
+        features = list(range(count)) if forced else None
+        if features is None and config.known_season is not None:
+            features = config.known_season.features
+        season = find_season(table.values, table.times, train_spans, features)
+    except NoSeasonError as error:
+        if forced:
+            raise DataError(
+                f"{table.source}: {error}; --season 1d needs --time-column with dates and times and 3 full days of "
+                f"training rows"
+            ) from None
+        if table.times is not None and config.known_season is not None:
+            return config.known_season, f"that of the earlier weights ({error})"
+        return None, f"none ({error})"
+    if season is None:
+        return None, "none (no column has a daily cycle that later days repeat)"
+    return season, f"{season.period_s / 3600:g} h profile of {len(season.features)} of {count} columns"
+
+
+def _subtract(table: Table, season: Season, time_column: str) -> None:
+    """In place and in blocks, before gaps are filled: a gap repeats a deviation from the season."""
+    if table.times is None:
+        raise DataError(f"{table.source}: column {time_column!r} holds no dates and times, unlike the training part")
+    first = 0
+    for block in _blocks(table.values, [(0, len(table.values))]):
+        season.subtract(block, table.times[first : first + len(block)])
+        first += len(block)
 
 
 def _windows(table: Table, starts: Starts, spans: list[Span], window: int) -> Windows:

@@ -60,6 +60,7 @@ def finish(
         quantile_levels=list(QUANTILE_LEVELS),
         validation=measured.records,
         normal=measured.normal,
+        season=data.season,
         train={
             "config": config.to_dict(),
             "seed": config.seed,

@@ -23,6 +23,7 @@ from at_infer.config import (
     check_ratio,
 )
 from at_infer.errors import MissingExtraError
+from at_infer.models.season import SeasonChoice
 from at_infer.output import check_writable
 from at_infer.threads import check_threads, let_threads_sleep
 
@@ -56,6 +57,14 @@ def train(
         typer.Option(
             help="Missing values: refuse, repeat the last value, or the mean.",
             show_default="error",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    season: Annotated[
+        SeasonChoice | None,
+        typer.Option(
+            help="Subtract a daily profile by --time-column from the columns that show one, from none, or from all.",
+            show_default="auto; none with --preset paper",
             rich_help_panel=DATA,
         ),
     ] = None,
@@ -297,6 +306,8 @@ def train(
         names = names or known.columns
         time_column, series_column = time_column or known.time_column, series_column or known.series_column
         fill = fill or known.fill
+        if season is None and known.season is None:
+            season = "none"  # the weights know rows as they are
     score_config = replace(
         usual,
         mode=usual.mode if score_mode is None else score_mode,
@@ -318,6 +329,8 @@ def train(
                 series_column=series_column,
                 validation=_share_or_file(validation),
                 fill=fill or "error",
+                season=season or ("none" if preset == "paper" else "auto"),
+                known_season=None if parent is None else parent.checkpoint.season,
             ),
             window=model_config.window,
             stride=train_config.stride,

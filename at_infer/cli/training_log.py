@@ -84,6 +84,7 @@ class _TextLog:
             f"{train.rows} training and {validation.rows} validation rows of {len(at.data.columns)} columns: "
             f"{len(train.starts)} and {len(validation.starts)} windows of {model.window} rows"
         )
+        self.console.print(f"season: {at.data.season_found}", markup=False)
         for note in at.data.notes:
             self.console.print(f"note: {note}", markup=False)
         where = f"{at.device}, {_count(at.threads, 'thread')}" if at.device == "cpu" else at.device
@@ -159,6 +160,7 @@ class _JsonLog:
             rows={"train": train.rows, "validation": validation.rows},
             windows={"train": len(train.starts), "validation": len(validation.starts)},
             notes=at.data.notes,
+            season=at.data.season_found,
             model=at.model.to_dict(),
             train=at.train.to_dict(),
             device=at.device,

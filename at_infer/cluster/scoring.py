@@ -69,7 +69,7 @@ def score_split(task: SplitTask, scorer: Scorer, batch_size: int, columns: Colum
     carried = CarriedRows()
     reader: ReadAhead[Chunk] = ReadAhead(read_rows(task.rows, columns))
     try:
-        scores = _score_pieces(task, core, reader, carried)
+        scores = _score_pieces(task, core, reader, carried, columns)
     finally:
         reader.close()
     scores = scores[before : before + split.rows]
@@ -97,7 +97,9 @@ def score_split(task: SplitTask, scorer: Scorer, batch_size: int, columns: Colum
     return replace(result, write_s=done - wrote, seconds=done - begin)
 
 
-def _score_pieces(task: SplitTask, core: RowScorer, reader: Iterable[Chunk], carried: CarriedRows) -> Floats:
+def _score_pieces(
+    task: SplitTask, core: RowScorer, reader: Iterable[Chunk], carried: CarriedRows, columns: Columns
+) -> Floats:
     """Hand the rows of a split to the core, piece by piece; the channels of all rows read."""
     pieces = iter(task.split.pieces)
     piece, series = None, None
@@ -110,10 +112,12 @@ def _score_pieces(task: SplitTask, core: RowScorer, reader: Iterable[Chunk], car
                 if series is not None:
                     core.end(series)
                 piece = next(pieces)
-                series = core.start(piece.series.name, last=_last_values(task, piece, core, chunk.values[at]))
+                last = _last_values(task, piece, core, chunk.values[at], columns)
+                series = core.start(piece.series.name, last=last)
             assert series is not None
             count = min(len(chunk.values) - at, piece.read_end - position)
-            core.push(series, chunk.values[at : at + count], chunk.file, chunk.file_row + at)
+            times = None if chunk.times is None else chunk.times[at : at + count]
+            core.push(series, chunk.values[at : at + count], chunk.file, chunk.file_row + at, times)
             at += count
             position += count
     if series is not None:
@@ -122,16 +126,21 @@ def _score_pieces(task: SplitTask, core: RowScorer, reader: Iterable[Chunk], car
     return np.concatenate([rows.channels for rows in core.take()])
 
 
-def _last_values(task: SplitTask, piece: SeriesPiece, core: RowScorer, first_row: Floats) -> Floats | None:
-    """What gaps in the first row of a piece repeat: values of the rows before it, however far away."""
+def _last_values(
+    task: SplitTask, piece: SeriesPiece, core: RowScorer, first_row: Floats, columns: Columns
+) -> Floats | None:
+    """What gaps in the first row of a piece repeat: values of the rows before it, however far away, less the season."""
     gaps = np.flatnonzero(np.isnan(first_row)).tolist()
     if piece.read_first == piece.series.first or core.settings.fill != "forward" or not gaps:
         return None
-    names = core.settings.columns
+    names, season = core.settings.columns, core.settings.season
     last = np.full(len(names), np.nan, np.float32)
-    found = last_values(task.earlier, [names[j] for j in gaps])
+    found = last_values(task.earlier, [names[j] for j in gaps], columns)
     for j in gaps:
-        last[j] = found.get(names[j], np.nan)
+        if names[j] in found:
+            value, time_s = found[names[j]]
+            usual = season.at(np.array([time_s], np.float64))[0, j] if season is not None else np.float32(0)
+            last[j] = value - usual
     return last
 
 

@@ -12,11 +12,12 @@ from numpy.typing import ArrayLike
 from at_infer.engines import Engine
 from at_infer.errors import ConfigError, DataError
 from at_infer.live.state import load_state, save_state
-from at_infer.live.times import Moment, Time, check_order, moment
+from at_infer.live.times import Moment, Time, check_order, moment, seconds
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.rows import Bools, SeriesState
 from at_infer.scoring.scorer import Scorer
 from at_infer.scoring.windows import Floats
+from at_infer.tables.clock import Seconds
 
 SeriesName = Hashable
 """Whatever the series column holds."""
@@ -145,7 +146,7 @@ class StreamScorer:
         taken: dict[SeriesState, tuple[LiveSeries, list[int]]] = {}
         for i, name in enumerate(names):
             if i not in pushed.refused and (known := self._enter(i, name, times, pushed)) is not None:
-                self.core.push(known.state, values[i : i + 1])
+                self.core.push(known.state, values[i : i + 1], times=self._seconds(known))
                 taken.setdefault(known.state, (known, []))[1].append(i)
                 known.waiting.append(i if tags is None else tags[i])
         self.core.flush()
@@ -217,9 +218,14 @@ class StreamScorer:
         """The series of row `i`, now the one most recently seen; None if its time does not fit."""
         known = self.series.get(name)
         now: tuple[Moment, Time] | None = None
+        if times is None and self.metadata.season is not None:
+            pushed.refused[i] = "has no time; the model subtracts a daily season and needs it"
+            return None
         if times is not None:
             try:
                 now = (moment(times[i]), times[i])
+                if self.metadata.season is not None:
+                    seconds(*now)
                 if known is not None and known.time is not None:
                     check_order(known.time[0], now[0], known.time[1], times[i])
             except DataError as error:
@@ -236,3 +242,9 @@ class StreamScorer:
         self.series[name] = known
         known.time = now or known.time
         return known
+
+    def _seconds(self, known: LiveSeries) -> Seconds | None:
+        """Time of the row that came last, for the season."""
+        if self.metadata.season is None or known.time is None:
+            return None
+        return np.array([seconds(*known.time)], np.float64)

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from at_infer.errors import DataError
+from at_infer.tables.clock import NEEDED, seconds_of
 
 Time = int | float | str | datetime
 """As a row carries it."""
@@ -41,6 +42,13 @@ def check_order(last: Moment, time: Moment, written_last: Time, written: Time) -
         raise DataError(f"time {_quoted(written)} is there twice")
     if time[1:] < last[1:]:
         raise DataError(f"time {_quoted(written)} comes after {_quoted(written_last)}")
+
+
+def seconds(time: Moment, written: Time) -> float:
+    """Since 1970; a number tells no time of day."""
+    if not isinstance(time.value, datetime):
+        raise DataError(f"time {_quoted(written)} is a number; {NEEDED}")
+    return seconds_of(time.value)
 
 
 def as_json(time: Time) -> int | float | str:

@@ -20,6 +20,7 @@ from at_infer.config import (
     upgrade_validation,
 )
 from at_infer.errors import AtInferError, EngineError
+from at_infer.models.season import Season
 
 FORMAT = 2
 PREFIX = "at_infer."
@@ -32,8 +33,9 @@ _NESTED: dict[str, type[Config]] = {
     "discrepancy": DiscrepancyConfig,
     "score": ScoreConfig,
     "normal": Normal,
+    "season": Season,
 }
-_ADDED = ("normal", "parent_sha256")  # None in models of earlier versions of at-infer
+_ADDED = ("normal", "parent_sha256", "season")  # None in models of earlier versions of at-infer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,8 @@ class Metadata:
     """Threshold, and quantiles of the validation scores at `quantile_levels`, for each way to score a row."""
     normal: Normal | None
     """Validation statistics, for modes that need them; None if not measured."""
+    season: Season | None = None
+    """To subtract from raw rows before the graph, by their times; None: the rows go in as they are."""
     precision: str
     fp32_ops: str
     """What stays in float32 in a graph of lower precision."""

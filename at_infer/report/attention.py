@@ -60,12 +60,14 @@ def look_inside(
     placed.sort(key=lambda window: window[2])
     ranges = [(first, first + n) for _, _, first in placed]
     names: Sequence[str] = reconstructor.metadata.columns
-    rows = file.pick_data(data, names, ranges).values
+    picked = file.pick_data(data, names, ranges, clock=reconstructor.metadata.season is not None)
     blamed = {k: found[0].feature for k, found in shares.items() if found and found[0].feature in names}
     most_blamed = blamed[min(blamed)] if blamed else names[0]
     seen = []
-    for (segment, series, first), values, (scores, _) in zip(placed, rows, file.pick(ranges), strict=True):
-        attention = reconstructor.attention(values)
+    for (segment, series, first), values, times, (scores, _) in zip(
+        placed, picked.values, picked.times, file.pick(ranges), strict=True
+    ):
+        attention = reconstructor.attention(values, times)
         if attention is not None:
             name = most_blamed if segment is None else blamed.get(segment, most_blamed)
             seen.append(SeenWindow(segment, series, first, scores, name, values[:, names.index(name)], attention))

@@ -96,11 +96,12 @@ def look_closer(
             if reconstructor is None
             else [_covered(overview, reconstructor, r, k) for k, r in zip(chosen, ranges, strict=True)]
         )
-        picked = file.pick_data(data, columns, wide)
-        for detail, (first, _), values in zip(details, wide, picked.values, strict=True):
+        seasonal = reconstructor is not None and reconstructor.metadata.season is not None
+        picked = file.pick_data(data, columns, wide, clock=seasonal)
+        for detail, (first, _), values, times in zip(details, wide, picked.values, picked.times, strict=True):
             x_hat = None
             if reconstructor is not None:
-                x_hat, errors = reconstructor.reconstruct(values)
+                x_hat, errors = reconstructor.reconstruct(values, times)
                 if file.explained is None:
                     inside = errors[_inside(overview, detail.segment, first)]
                     shares[detail.segment] = shares_of(np.nansum(inside, axis=0, dtype=np.float64), picked.features)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from at_infer.engines import Engine, open_engine
 from at_infer.errors import EngineError
 from at_infer.models.metadata import Metadata
+from at_infer.models.season import Seconds
 from at_infer.scoring.missing import Filler
 from at_infer.scoring.options import ScoreOptions
 from at_infer.scoring.rows import RowScorer
@@ -56,18 +57,25 @@ class Reconstructor:
             self.scorer.row_settings.read(first, end, series_rows) if series_rows >= self.window else (0, series_rows)
         )
 
-    def reconstruct(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Raw rows (r,F) of such a stretch -> their reconstruction, raw, and the error of every feature."""
-        x_hat = _channels(RowScorer(self._reconstruct, self.reconstruction, batch_size=BATCH), rows)
-        errors = _channels(self.scorer.rows(BATCH), rows)[:, 1 : 1 + len(self.mean)]
-        return x_hat * self.scale + self.mean, errors
+    def reconstruct(self, rows: Floats, times: Seconds | None) -> tuple[Floats, Floats]:
+        """Raw rows (r,F) of such a stretch -> their reconstruction, raw, and the error of every feature.
+
+        A model with a season needs their times, in seconds since 1970.
+        """
+        x_hat = _channels(RowScorer(self._reconstruct, self.reconstruction, batch_size=BATCH), rows, times)
+        errors = _channels(self.scorer.rows(BATCH), rows, times)[:, 1 : 1 + len(self.mean)]
+        x_hat = x_hat * self.scale + self.mean
+        season = self.metadata.season
+        return x_hat if season is None or times is None else x_hat + season.at(times), errors
 
     def _reconstruct(self, windows: Floats) -> Floats:
         return self.engine.run(windows)["reconstruction"]
 
-    def attention(self, rows: Floats) -> Attention | None:
+    def attention(self, rows: Floats, times: Seconds | None) -> Attention | None:
         """Of one window of raw rows (N,F); None if a row is not finite."""
         filled = rows.copy()
+        if self.metadata.season is not None:
+            self.metadata.season.subtract(filled, times)
         Filler(self.metadata.fill, self.metadata.scaler.mean).apply(filled)
         if not np.isfinite(filled).all():
             return None
@@ -79,9 +87,9 @@ class Reconstructor:
         return Attention(*parts)
 
 
-def _channels(core: RowScorer, rows: Floats) -> Floats:
+def _channels(core: RowScorer, rows: Floats, times: Seconds | None) -> Floats:
     series = core.start()
-    core.push(series, rows.copy())
+    core.push(series, rows.copy(), times=times)
     core.end(series)
     core.flush()
     return np.concatenate([part.channels for part in core.take()])

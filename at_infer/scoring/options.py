@@ -81,11 +81,18 @@ class InputOptions(Config):
 
     def columns(self, known: Metadata) -> Columns:
         """What is read of each file, for a model."""
+        time = None if self.no_time else known.time_column if self.time_column is None else self.time_column
+        if known.season is not None and time is None:
+            raise ConfigError(
+                "time: the model subtracts a daily season and needs the time of every row; leave --no-time out, or "
+                "train with --season none"
+            )
         return Columns(
             tuple(known.columns),
-            None if self.no_time else known.time_column if self.time_column is None else self.time_column,
+            time,
             None if self.one_series else known.series_column if self.series_column is None else self.series_column,
             self.series_per_file,
+            clock=known.season is not None,
         )
 
 

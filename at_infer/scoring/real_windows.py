@@ -6,9 +6,11 @@ import numpy as np
 
 from at_infer.config import Fill, ModelConfig, Scaler
 from at_infer.errors import DataError
+from at_infer.models.season import Season
 from at_infer.scoring.missing import Filler
 from at_infer.scoring.windows import Floats, window_starts
 from at_infer.tables import read_table
+from at_infer.tables.clock import NEEDED
 from at_infer.tables.keys import open_files
 
 
@@ -28,6 +30,14 @@ class WindowedModel(Protocol):
         """Windows never cross a change of it."""
 
     @property
+    def time_column(self) -> str | None:
+        """Of a model with a season: tells the time of day."""
+
+    @property
+    def season(self) -> Season | None:
+        """Subtracted from the rows."""
+
+    @property
     def scaler(self) -> Scaler:
         """Its mean fills gaps."""
 
@@ -37,12 +47,23 @@ class WindowedModel(Protocol):
 
 
 def real_windows(source: str, model: WindowedModel, *, most: int | None = None) -> Floats:
-    """Raw windows (B,N,F) side by side, gaps filled by the model's policy; at most `most`, spread over the file.
+    """Windows (B,N,F) side by side as the graph takes them: without season, gaps filled; at most `most`, spread out.
 
     The series column of the model counts if the file has it; rows that fill no window are left out.
     """
     series = model.series_column if model.series_column in open_files(source)[0].schema else None
-    table = read_table(source, columns=model.columns, series_column=series)
+    season = model.season
+    table = read_table(
+        source,
+        columns=model.columns,
+        series_column=series,
+        time_column=None if season is None else model.time_column,
+        clock=season is not None,
+    )
+    if season is not None:
+        if table.times is None:
+            raise DataError(f"{source}: column {model.time_column!r} holds no dates and times; {NEEDED}")
+        season.subtract(table.values, table.times)
     window, first = model.model.window, 0
     starts = []
     for _, rows in table.series:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from at_infer.config import Fill
 from at_infer.errors import DataError, EngineError
+from at_infer.models.season import Season, Seconds
 from at_infer.scoring.missing import Filler
 from at_infer.scoring.options import BadRows, ShortSeries
 from at_infer.scoring.windows import Floats, LastOfWindow, Merger, Starts, WindowLayout
@@ -34,6 +35,8 @@ class RowSettings:
     mean: Sequence[float]
     """Of the features in the training data."""
     fill: Fill = "error"
+    season: Season | None = None
+    """Subtracted from the rows before anything else, gaps included: a gap repeats a deviation from the season."""
     window_channels: int = 1
     """What the engine says of each row of a window."""
     channels: int = 1
@@ -200,8 +203,20 @@ class RowScorer:
             np.empty(0, np.bool_),
         )
 
-    def push(self, series: SeriesState, rows: Floats, where: str = "rows", first_row: int = 0) -> None:
-        """Take the next rows (r,F) of a series, filled in place; `where` and `first_row` are for messages."""
+    def push(
+        self,
+        series: SeriesState,
+        rows: Floats,
+        where: str = "rows",
+        first_row: int = 0,
+        times: Seconds | None = None,
+    ) -> None:
+        """Take the next rows (r,F) of a series, changed in place; `where` and `first_row` are for messages.
+
+        A model with a season needs their times, in seconds since 1970.
+        """
+        if self.settings.season is not None:
+            self.settings.season.subtract(rows, times)
         bad = self._prepare(series, rows, where, first_row)
         n, stride = self.layout.window, self.layout.stride
         series.buffer = np.concatenate([series.buffer, rows])

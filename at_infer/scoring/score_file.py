@@ -206,7 +206,9 @@ def _score(scorer: Scorer, stream: RowStream, parts: Parts, batch_size: int, obs
                         series = core.start(name)
                     assert series is not None
                     for at in range(first, end, step):
-                        core.push(series, chunk.values[at : min(at + step, end)], chunk.file, chunk.file_row + at)
+                        part = slice(at, min(at + step, end))
+                        times = None if chunk.times is None else chunk.times[part]
+                        core.push(series, chunk.values[part], chunk.file, chunk.file_row + at, times)
                         writer.collect(core)
                         observe(writer.done, stream.rows)
                         if interrupt.requested:

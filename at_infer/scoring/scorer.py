@@ -1,13 +1,13 @@
 """Scorer: an opened engine with all settings that turn rows into scores and verdicts."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, Self, TypedDict
+from typing import Any, NamedTuple, Self, TypedDict
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from at_infer.config import ScoreConfig, head_rule, split_delay
 from at_infer.engines import Engine, open_engine
@@ -26,6 +26,7 @@ from at_infer.models.views import LEVEL_STEP
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.rows import Bools, Finisher, RowScorer, RowSettings
 from at_infer.scoring.windows import Floats, MovingMean, WindowLayout
+from at_infer.tables.clock import times_to_seconds
 from at_infer.thresholds.choose import choose_for_scoring
 
 BATCH_SIZES = (4, 8, 16, 32)  # more was never faster on a CPU, and takes memory
@@ -104,16 +105,22 @@ class Scorer:
         self.engine_s = 0.0
         """Seconds spent inside the engine."""
 
-    def score(self, rows: ArrayLike) -> Scores:
-        """Scores and verdicts of one series of rows (n,F), raw values in the order of the model's columns."""
+    def score(self, rows: ArrayLike, times: Sequence[Any] | NDArray[Any] | None = None) -> Scores:
+        """Scores and verdicts of one series of rows (n,F), raw values in the order of the model's columns.
+
+        A model with a season needs their times: datetime, numpy.datetime64 or ISO 8601 texts.
+        """
         with np.errstate(over="ignore"):  # what is too large is found below
             values = np.array(rows, np.float32, ndmin=2)
         features = self.metadata.model.features
         if values.ndim != 2 or values.shape[1] != features:
             raise DataError(f"rows: have shape {list(values.shape)}, the model takes (n, {features})")
+        if times is not None and len(times) != len(values):
+            raise DataError(f"times: there are {len(times)} of {len(values)} rows")
+        seconds = None if times is None or self.metadata.season is None else times_to_seconds(times)
         core = self.rows(self.batch_size_for(len(values)))
         series = core.start()
-        core.push(series, values)
+        core.push(series, values, times=seconds)
         core.end(series)
         core.flush()
         found = np.concatenate([np.empty(0, np.float32), *(part.channels[:, 0] for part in core.take())])
@@ -132,6 +139,7 @@ class Scorer:
             columns=known.columns,
             mean=known.scaler.mean,
             fill=known.fill,
+            season=known.season,
             short_series=options.short_series,
             on_bad_rows=options.on_bad_rows,
             **self._last_step(),

@@ -25,6 +25,8 @@ class Columns:
     time_column: str | None
     series_column: str | None
     series_per_file: bool
+    clock: bool = False
+    """Are the times of the rows wanted as seconds since 1970?"""
 
     @property
     def keys(self) -> list[str]:

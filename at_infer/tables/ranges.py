@@ -15,7 +15,7 @@ from at_infer.tables.columns import Columns, FileRows, Place, Survey
 from at_infer.tables.files import InputFile, reading, source_files
 from at_infer.tables.order import SeriesAndTime
 from at_infer.tables.parts import ROW_GROUP_ROWS, polars_errors_as_os_errors, scored_frame
-from at_infer.tables.row_stream import Carried, Chunk, carry, check_columns, numbers_and_keys
+from at_infer.tables.row_stream import Carried, Chunk, carry, check_columns, numbers_and_keys, seconds
 from at_infer.tables.table import read_metadata
 
 LOOK_BACK_ROWS = (1 << 12, 1 << 20)
@@ -72,24 +72,29 @@ def read_rows(parts: Sequence[FileRows], columns: Columns) -> Iterator[Chunk]:
             if columns.keys:
                 order.take(frame, row)
             carried = carry(frame, row, part.place.name, columns)
-            yield Chunk(part.place.name, part.first + first, values, carried, [])
+            times = seconds(frame, part.place.name, columns)
+            yield Chunk(part.place.name, part.first + first, values, carried, [], times)
 
 
-def last_values(parts: Sequence[FileRows], names: Sequence[str]) -> dict[str, np.float32]:
-    """The last value of each column in these rows, if it has one, looking back no further than needed."""
-    found: dict[str, np.float32] = {}
+def last_values(
+    parts: Sequence[FileRows], names: Sequence[str], columns: Columns
+) -> dict[str, tuple[np.float32, float | None]]:
+    """The last value of each column in these rows, if it has one, looking back no further than needed; and its time."""
+    found: dict[str, tuple[np.float32, float | None]] = {}
+    clock = [columns.time_column] if columns.clock and columns.time_column is not None else []
     block, largest = LOOK_BACK_ROWS
     for part in reversed(parts):
         file, end = open_place(part.place), part.end
         while end > part.first and len(found) < len(names):
             first = max(part.first, end - block)
             missing = [name for name in names if name not in found]
-            for _, chunk in file.between(first, end).chunks(missing, pl.Float32):
+            for _, chunk in file.between(first, end).chunks([*missing, *clock]):
+                times = seconds(chunk, part.place.name, columns)
                 for name in missing:
-                    values = chunk[name].to_numpy()  # nulls become NaN
+                    values = chunk[name].cast(pl.Float32).to_numpy()  # nulls become NaN
                     known = np.flatnonzero(~np.isnan(values))
                     if len(known):
-                        found[name] = values[known[-1]]
+                        found[name] = values[known[-1]], None if times is None else float(times[known[-1]])
             end, block = first, min(2 * block, largest)
     return found
 

@@ -10,6 +10,7 @@ import polars.selectors as cs
 from numpy.typing import NDArray
 
 from at_infer.errors import DataError
+from at_infer.tables.clock import NEEDED, Seconds, can_be_clock, column_seconds
 from at_infer.tables.columns import Columns
 from at_infer.tables.files import InputFile, listed, reading, source_files
 from at_infer.tables.order import SeriesAndTime
@@ -32,6 +33,8 @@ class Chunk:
     """Time and series of the rows, or their number."""
     starts: list[tuple[int, str]]
     """Rows of this chunk that begin a series, and its name."""
+    times: Seconds | None = None
+    """Since 1970, if the columns ask for a clock."""
 
 
 class RowStream:
@@ -98,7 +101,8 @@ class RowStream:
                 starts = [(max(at, done) - row, prefix + name) for name, at in new]
             else:
                 starts = [(0, str(file.path) if columns.series_per_file else "")] if begins and first == 0 else []
-            yield Chunk(str(file.path), first, values, carry(frame, row, str(file.path), columns), starts)
+            carried, times = carry(frame, row, str(file.path), columns), seconds(frame, str(file.path), columns)
+            yield Chunk(str(file.path), first, values, carried, starts, times)
 
 
 def check_columns(file: InputFile, head: InputFile, columns: Columns) -> None:
@@ -116,6 +120,9 @@ def check_columns(file: InputFile, head: InputFile, columns: Columns) -> None:
         dtype = file.schema[name]
         if not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)):
             raise DataError(f"{file.path}: column {name!r} is {dtype}, not numeric; the model needs numbers")
+    if columns.clock and not can_be_clock(file.schema[str(columns.time_column)]):
+        name = str(columns.time_column)
+        raise DataError(f"{file.path}: column {name!r} is {file.schema[name]}; {NEEDED}")
     for name in keys:
         dtype, first = file.schema[name], head.schema[name]
         if dtype.is_nested():
@@ -138,6 +145,13 @@ def numbers_and_keys(file: InputFile, columns: Columns) -> Iterator[tuple[int, N
     )
     for first, frame in file.collect(query, max(1, CHUNK_CELLS // (len(features) + len(keys)))):
         yield first, frame.select(cs.by_name(*features)).to_numpy(order="c"), frame
+
+
+def seconds(frame: pl.DataFrame, file: str, columns: Columns) -> Seconds | None:
+    """Times of some rows, if they are wanted."""
+    if not columns.clock or columns.time_column is None:
+        return None
+    return column_seconds(frame[columns.time_column], f"{file}: column {columns.time_column!r}")
 
 
 def carry(frame: pl.DataFrame, row: int, file: str, columns: Columns) -> Carried:

@@ -10,6 +10,7 @@ import polars.selectors as cs
 from numpy.typing import NDArray
 
 from at_infer.errors import DataError
+from at_infer.tables.clock import NEEDED, Seconds, column_seconds
 from at_infer.tables.files import InputFile, listed
 from at_infer.tables.keys import KeyWalk, check_equal, compared_keys, file_properties, find_keys, open_files
 from at_infer.tables.labels import label_values, score_values
@@ -112,8 +113,13 @@ class ScoredFile:
         names = ["score", *([] if self.keys.time is None else [self.keys.time])]
         return [(score_values(f, "score", self.source), self._times(f)) for f in _pick(self.files, names, ranges)]
 
-    def pick_data(self, source: str, columns: Sequence[str] | None, ranges: Sequence[Range]) -> "PickedData":
-        """The features of the same ranges in the data that were scored, whose keys must be those of the scores."""
+    def pick_data(
+        self, source: str, columns: Sequence[str] | None, ranges: Sequence[Range], *, clock: bool = False
+    ) -> "PickedData":
+        """The features of the same ranges in the data that were scored, whose keys must be those of the scores.
+
+        With `clock` also their times, which the scores carry.
+        """
         files = open_files(source)
         found = sum(file.rows for file in files)
         if found != self.rows:
@@ -127,13 +133,19 @@ class ScoredFile:
         for name in features:
             if not (head[name].is_numeric() or head[name] in (pl.Boolean, pl.Null)):
                 raise DataError(f"{source}: column {name!r} is {head[name]}, not numeric; the model needs numbers")
-        own = _pick(self.files, keys, ranges) if keys else [pl.DataFrame()] * len(ranges)
-        picked = []
+        if clock and self.keys.time is None:
+            raise DataError(f"{self.source}: has no time column; {NEEDED}")
+        timed = [str(self.keys.time)] if clock and self.keys.time not in keys else []
+        needed = [*keys, *timed]
+        own = _pick(self.files, needed, ranges) if needed else [pl.DataFrame()] * len(ranges)
+        picked, times = [], []
         for (first, _), frame, scored in zip(ranges, _pick(files, [*features, *keys], ranges), own, strict=True):
             for name in keys:
                 check_equal(scored[name], frame[name], self.source, source, first)
             picked.append(frame.select(cs.by_name(*features).cast(pl.Float32)).to_numpy(order="c"))
-        return PickedData(features, picked)
+            where = f"{self.source}: column {self.keys.time!r}"
+            times.append(column_seconds(scored[str(self.keys.time)], where) if clock else None)
+        return PickedData(features, picked, times)
 
     def _numbers(self, file: InputFile) -> list[str]:
         """What at-infer train would have learnt from, if the file of scores does not say."""
@@ -196,6 +208,8 @@ class PickedData:
     features: list[str]
     values: list[Floats]
     """One (rows, features) per range."""
+    times: list[Seconds | None]
+    """Of the rows of each range since 1970, if asked for."""
 
 
 def _check_has(files: Sequence[InputFile], names: Sequence[str], hint: str) -> None:

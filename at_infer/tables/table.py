@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from at_infer.errors import DataError
 from at_infer.output import atomic_path
 from at_infer.tables import files as input_files
+from at_infer.tables.clock import Seconds, column_seconds, is_clock
 from at_infer.tables.files import InputFile, listed, reading, source_files
 from at_infer.tables.order import SeriesAndTime
 
@@ -30,6 +31,8 @@ class Table:
     """Name and number of rows of each series, in order."""
     ignored: list[str]
     """Columns left out because they are not numeric."""
+    times: Seconds | None = None
+    """Since 1970; None if nobody asked, or if the time column holds no dates and times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +53,12 @@ def read_table(
     exclude: Sequence[str] = (),
     time_column: str | None = None,
     series_column: str | None = None,
+    clock: bool = False,
 ) -> Table:
     """Read the features of all rows as float32, without ever holding more than a part in another type.
 
     Features are `columns`, or every numeric column that is not excluded and is neither time nor series. Time
-    must rise within each series, and the rows of a series must be together.
+    must rise within each series, and the rows of a series must be together. With `clock`, times are kept.
     """
     with reading(source):
         paths = source_files(source)
@@ -69,12 +73,17 @@ def read_table(
         values = np.empty((rows, len(names)), np.float32)
     except (MemoryError, ValueError):
         raise DataError(f"{source}: {rows} rows of {len(names)} columns do not fit into memory") from None
+    is_timed = clock and time_column is not None and is_clock(files[0].schema[time_column])
+    times = np.empty(rows, np.float64) if is_timed else None
     order = SeriesAndTime(time_column, series_column)
     done = 0
     for file in files:
         order.enter(str(file.path), done)
         for first, chunk in file.chunks(keys):
             order.take(chunk, done + first)
+            if times is not None and time_column is not None:
+                where = f"{file.path}: column {time_column!r}"
+                times[done + first : done + first + chunk.height] = column_seconds(chunk[time_column], where)
         block = values[done : done + file.rows]
         # Few columns at a time: a row group is decoded whole, and a file may be a single one.
         together = max(1, input_files.CHUNK_CELLS // file.rows)
@@ -84,7 +93,7 @@ def read_table(
                 for k, name in enumerate(part, start=j):
                     block[first : first + chunk.height, k] = chunk[name].to_numpy()  # nulls become NaN
         done += file.rows
-    return Table(source, names, values, order.finish(rows), ignored)
+    return Table(source, names, values, order.finish(rows), ignored, times)
 
 
 def rising_columns(table: Table) -> list[str]:

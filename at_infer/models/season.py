@@ -1,0 +1,65 @@
+"""The season of a model: what each feature usually is at a time of day, subtracted before the network sees it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from at_infer.config import Config
+from at_infer.errors import ConfigError, DataError
+
+DAY_S = 86_400.0
+
+Seconds = NDArray[np.float64]
+SeasonChoice = Literal["auto", "none", "1d"]
+"""Look for a daily season, subtract none, or subtract one from every feature."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Season(Config):
+    """A profile by time of day, in raw units, with mean 0."""
+
+    period_s: float = DAY_S
+    """After so many seconds it begins again."""
+    offset_s: float
+    """Time of its first value, in seconds since 1970 modulo the period: UTC, or as a clock without a zone shows it."""
+    profile: list[list[float]]
+    """Of each feature its values, evenly spaced over the period; none: the feature has no season."""
+
+    def __post_init__(self) -> None:
+        lengths = {len(values) for values in self.profile if values}
+        if not self.period_s > 0 or len(lengths) != 1:
+            raise ConfigError("season: has no profile, or profiles of several lengths")
+
+    @property
+    def features(self) -> list[int]:
+        """Those that have a season."""
+        return [j for j, values in enumerate(self.profile) if values]
+
+    @property
+    def bins(self) -> int:
+        """Values of a profile."""
+        return len(self._table)
+
+    @cached_property
+    def _table(self) -> NDArray[np.float64]:
+        """(bins, F)."""
+        bins = max(map(len, self.profile))
+        return np.array([values or [0.0] * bins for values in self.profile]).T
+
+    def at(self, times: Seconds) -> NDArray[np.float32]:
+        """(n,F): the profile at times in seconds since 1970, linear between its values."""
+        table = self._table
+        place = (times - self.offset_s) % self.period_s * (len(table) / self.period_s)
+        below = np.floor(place)
+        share = (place - below)[:, None]
+        k = below.astype(np.int64) % len(table)  # rounding may reach the end of the period
+        return (table[k] * (1 - share) + table[(k + 1) % len(table)] * share).astype(np.float32)
+
+    def subtract(self, rows: NDArray[np.float32], times: Seconds | None) -> None:
+        """From raw rows (n,F), in place; gaps stay gaps."""
+        if times is None:
+            raise DataError("rows: the model subtracts a daily season; give the time of every row")
+        rows -= self.at(times)
