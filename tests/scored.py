@@ -71,7 +71,7 @@ def variant(model: Path, target: Path, *, outputs: list[str] | None = None, **me
         name = entry.key.removeprefix(PREFIX)
         if name in metadata:
             new, old = metadata.pop(name), json.loads(entry.value)
-            entry.value = json.dumps(old | new if isinstance(new, dict) else new)
+            entry.value = json.dumps((old or {}) | new if isinstance(new, dict) else new)
     assert not metadata, "no such metadata"
     if outputs is not None:
         kept = [output for output in edited.graph.output if output.name in outputs]

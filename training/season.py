@@ -113,7 +113,7 @@ def _lay_out(
         _, day = np.unique((slots - slots[0]) // bins, return_inverse=True)
         cell = day * bins + slots % bins
         is_full = (np.bincount(np.unique(cell) // bins) >= FULL_DAY * bins).tolist()
-        if sum(is_full) < LEAST_DAYS:
+        if slots[-1] - slots[0] + 1 < LEAST_DAYS * bins or sum(is_full) < LEAST_DAYS:
             continue
         rows.append(np.arange(first, end))
         cells.append(cell + done * bins)

@@ -23,6 +23,7 @@ from at_infer.cluster.splits import (
     cut,
     pack,
 )
+from at_infer.models.season import Season
 from at_infer.scoring.options import ScoreOptions
 from at_infer.scoring.rows import RowSettings
 from at_infer.scoring.score_file import score_file
@@ -36,6 +37,8 @@ from tests.options import by_kind
 WINDOW = 8
 PLAIN = Layout(window=WINDOW, stride=WINDOW)
 NAMES = metadata().columns
+SEASON = Season(offset_s=60.0, profile=[np.sin(np.arange(24)).tolist(), [], np.cos(np.arange(24)).tolist()])
+SEASONAL = {"season": SEASON, "time_column": "t"}
 
 layouts = st.one_of(
     st.builds(Layout, window=st.integers(2, 12), stride=st.integers(1, 2)),
@@ -229,6 +232,11 @@ def make_rows(series: list[int], seed: int, gaps: int, infinities: int) -> pl.Da
     return frame.with_columns(pl.col(NAMES[0]).fill_nan(None))  # gaps may be null or NaN
 
 
+def with_clock(frame: pl.DataFrame) -> pl.DataFrame:
+    """The same rows, 40 minutes apart."""
+    return frame.with_columns(t=pl.from_epoch(2400 * pl.col("t")))
+
+
 def both_ways(
     source: Path, folder: Path, options: ScoreOptions, *, split_rows: int, **given: Any
 ) -> tuple[pl.DataFrame, dict[str, Any], pl.DataFrame, dict[str, Any]]:
@@ -263,6 +271,7 @@ def both_ways(
     short=st.sampled_from(["skip", "pad"]),
     layout=st.sampled_from(["one", "column", "file", "column and file"]),
     keep_time=st.booleans(),
+    seasonal=st.booleans(),
     gaps=st.integers(0, 4),
     infinities=st.integers(0, 2),
     threshold=st.sampled_from([0.0, 10.0]),
@@ -280,6 +289,7 @@ def test_splits_score_every_row_as_the_plain_command_does(
     short: Any,
     layout: str,
     keep_time: bool,
+    seasonal: bool,
     gaps: int,
     infinities: int,
     threshold: float,
@@ -287,6 +297,8 @@ def test_splits_score_every_row_as_the_plain_command_does(
 ) -> None:
     folder = tmp_path_factory.mktemp("both")
     frame = make_rows(series, seed, gaps, infinities)
+    if seasonal:
+        frame = with_clock(frame)
     bounds = sorted({0, frame.height, *(part % frame.height for part in parts)})
     files = [frame[first:end] for first, end in pairwise(bounds)]
     source = write(folder / "in", files)
@@ -299,7 +311,7 @@ def test_splits_score_every_row_as_the_plain_command_does(
         on_bad_rows="null",
     )
     with pytest.MonkeyPatch.context() as patch:
-        known = metadata(fill=fill)
+        known = metadata(fill=fill, **SEASONAL if seasonal else {})
         patch.setattr("at_infer.scoring.scorer.open_engine", lambda path, **_: EasyEngine(Path(path), known))
         patch.setattr("at_infer.tables.row_stream.CHUNK_CELLS", 5 * 40)
         patch.setattr("at_infer.tables.ranges.LOOK_BACK_ROWS", (3, 10))
@@ -343,6 +355,18 @@ def test_a_gap_at_a_seam_is_filled_from_as_far_back_as_it_takes(
     source = write(tmp_path / "in2", [other])
     (tmp_path / "2").mkdir()
     expected, _, found, _ = both_ways(source, tmp_path / "2", ScoreOptions(), split_rows=16)
+    assert found.equals(expected)
+
+
+def test_a_gap_at_a_seam_repeats_a_deviation_from_the_season(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = metadata(fill="forward", **SEASONAL)
+    monkeypatch.setattr("at_infer.scoring.scorer.open_engine", lambda path, **_: EasyEngine(Path(path), known))
+    monkeypatch.setattr("at_infer.tables.ranges.LOOK_BACK_ROWS", (2, 16))
+    frame = with_clock(make_rows([200], 0, 0, 0)).with_columns(
+        pl.when(pl.int_range(pl.len()) > 3).then(None).otherwise(pl.col(NAMES[2])).alias(NAMES[2])
+    )
+    source = write(tmp_path / "in", [frame[:70], frame[70:]])
+    expected, _, found, _ = both_ways(source, tmp_path, ScoreOptions(), split_rows=16)
     assert found.equals(expected)
 
 
