@@ -12,7 +12,7 @@ from at_infer.errors import ConfigError, DataError
 from at_infer.models.season import Season, SeasonChoice
 from at_infer.scoring.windows import Starts, window_starts
 from at_infer.tables import Table, read_table, rising_columns
-from training.season import NoSeasonError, find_season
+from training.season import choose_season, subtract_season
 
 Rows = NDArray[np.float32]
 Span = tuple[int, int]  # first row and one past the last
@@ -125,10 +125,10 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
 
     notes = _notes(table, train_spans, validation_spans, window)
     parts = [table] if other is table else [table, other]
-    season, season_found = _season(config, table, train_spans)
+    season, season_found = choose_season(table, train_spans, config.season, config.known_season)
     if season is not None:
         for part in parts:
-            _subtract(part, season, str(config.time_column))
+            subtract_season(part, season)
     if config.fill == "forward":
         for part in parts:
             _fill_forward(part)
@@ -175,43 +175,6 @@ def _read(config: DataConfig, source: str, columns: list[str] | None) -> Table:
         shown = ", ".join(gaps[:8]) + (f" and {len(gaps) - 8} more columns" if len(gaps) > 8 else "")
         raise DataError(f"{source}: missing values in {shown}; pass --fill forward or --fill mean, or drop them")
     return table
-
-
-def _season(config: DataConfig, table: Table, train_spans: list[Span]) -> tuple[Season | None, str]:
-    """The season of the training part, and one line about it."""
-    if config.season == "none":
-        return None, "none, as asked for"
-    forced, count = config.season == "1d", len(table.columns)
-    try:
-        if table.times is None:
-            what = "no time column" if config.time_column is None else f"{config.time_column} holds no dates and times"
-            raise NoSeasonError(what)
-        features = list(range(count)) if forced else None
-        if features is None and config.known_season is not None:
-            features = config.known_season.features
-        season = find_season(table.values, table.times, train_spans, features)
-    except NoSeasonError as error:
-        if forced:
-            raise DataError(
-                f"{table.source}: {error}; --season 1d needs --time-column with dates and times and 3 full days of "
-                f"training rows"
-            ) from None
-        if table.times is not None and config.known_season is not None:
-            return config.known_season, f"that of the earlier weights ({error})"
-        return None, f"none ({error})"
-    if season is None:
-        return None, "none (no column has a daily cycle that later days repeat)"
-    return season, f"{season.period_s / 3600:g} h profile of {len(season.features)} of {count} columns"
-
-
-def _subtract(table: Table, season: Season, time_column: str) -> None:
-    """In place and in blocks, before gaps are filled: a gap repeats a deviation from the season."""
-    if table.times is None:
-        raise DataError(f"{table.source}: column {time_column!r} holds no dates and times, unlike the training part")
-    first = 0
-    for block in _blocks(table.values, [(0, len(table.values))]):
-        season.subtract(block, table.times[first : first + len(block)])
-        first += len(block)
 
 
 def _windows(table: Table, starts: Starts, spans: list[Span], window: int) -> Windows:

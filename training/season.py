@@ -5,7 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.models.season import DAY_S, Season
+from at_infer.errors import DataError
+from at_infer.models.season import DAY_S, Season, SeasonChoice
+from at_infer.tables import Table
 
 BIN_S = 300.0  # finer is noise: the profile is a mean over SMOOTH_S anyway
 SMOOTH_S = 900.0
@@ -21,6 +23,42 @@ Span = tuple[int, int]
 
 class NoSeasonError(ValueError):
     """The rows cannot show a season; the message says why."""
+
+
+def choose_season(
+    table: Table, train_spans: Sequence[Span], choice: SeasonChoice, known: Season | None
+) -> tuple[Season | None, str]:
+    """The season of the training part, and one line that says which, or why there is none.
+
+    `known` is that of weights to start from: they need the same columns, with a new profile if the rows suffice.
+    """
+    if choice == "none":
+        return None, "none, as asked for"
+    count = len(table.columns)
+    features = list(range(count)) if choice == "1d" else None if known is None else known.features
+    try:
+        if table.times is None:
+            raise NoSeasonError("no time column with dates and times")
+        season = find_season(table.values, table.times, train_spans, features)
+    except NoSeasonError as error:
+        if features is None:
+            return None, f"none ({error})"
+        if known is not None and table.times is not None:
+            return known, f"that of the earlier weights ({error})"
+        raise DataError(
+            f"{table.source}: {error}; a season needs --time-column with dates and times and {LEAST_DAYS} full days of "
+            f"training rows; or pass --season none"
+        ) from None
+    if season is None:
+        return None, "none (no column has a daily cycle that later days repeat)"
+    return season, f"{season.period_s / 3600:g} h profile of {len(season.features)} of {count} columns"
+
+
+def subtract_season(table: Table, season: Season) -> None:
+    """In place, before gaps are filled: a gap repeats a deviation from the season."""
+    if table.times is None:
+        raise DataError(f"{table.source}: has no time column with dates and times, unlike the training part")
+    season.subtract(table.values, table.times)
 
 
 def find_season(

@@ -11,6 +11,7 @@ from at_infer.config import Config
 from at_infer.errors import ConfigError, DataError
 
 DAY_S = 86_400.0
+BLOCK_ROWS = 1 << 14  # so that float64 copies stay small
 
 Seconds = NDArray[np.float64]
 SeasonChoice = Literal["auto", "none", "1d"]
@@ -62,4 +63,5 @@ class Season(Config):
         """From raw rows (n,F), in place; gaps stay gaps."""
         if times is None:
             raise DataError("rows: the model subtracts a daily season; give the time of every row")
-        rows -= self.at(times)
+        for first in range(0, len(rows), BLOCK_ROWS):
+            rows[first : first + BLOCK_ROWS] -= self.at(times[first : first + BLOCK_ROWS])

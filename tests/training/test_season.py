@@ -123,7 +123,7 @@ def test_training_rows_come_without_their_season(write_parquet: WriteParquet) ->
 
 def test_training_says_why_there_is_no_season(write_parquet: WriteParquet) -> None:
     assert "no time column" in read(write_parquet, time_column=None, columns=["a", "b"]).season_found
-    assert "ts holds no dates and times" in read(write_parquet, number=True).season_found
+    assert "no time column with dates and times" in read(write_parquet, number=True).season_found
     assert "3 full days" in read(write_parquet, days=3).season_found
     assert "no column" in read(write_parquet, columns=["b"]).season_found
     assert "as asked for" in read(write_parquet, season="none").season_found
@@ -133,7 +133,7 @@ def test_a_season_that_is_asked_for_is_that_of_every_column_or_an_error(write_pa
     season = read(write_parquet, season="1d").season
     assert season is not None
     assert season.features == [0, 1]
-    with pytest.raises(DataError, match="ts holds no dates and times; --season 1d needs"):
+    with pytest.raises(DataError, match="no time column with dates and times; a season needs --time-column"):
         read(write_parquet, number=True, season="1d")
     with pytest.raises(DataError, match="3 full days"):
         read(write_parquet, days=3, season="1d")
