@@ -57,7 +57,7 @@ class Reconstructor:
             self.scorer.row_settings.read(first, end, series_rows) if series_rows >= self.window else (0, series_rows)
         )
 
-    def reconstruct(self, rows: Floats, times: Seconds | None) -> tuple[Floats, Floats]:
+    def reconstruct(self, rows: Floats, times: Seconds | None = None) -> tuple[Floats, Floats]:
         """Raw rows (r,F) of such a stretch -> their reconstruction, raw, and the error of every feature.
 
         A model with a season needs their times, in seconds since 1970.
@@ -71,7 +71,7 @@ class Reconstructor:
     def _reconstruct(self, windows: Floats) -> Floats:
         return self.engine.run(windows)["reconstruction"]
 
-    def attention(self, rows: Floats, times: Seconds | None) -> Attention | None:
+    def attention(self, rows: Floats, times: Seconds | None = None) -> Attention | None:
         """Of one window of raw rows (N,F); None if a row is not finite."""
         filled = rows.copy()
         if self.metadata.season is not None:
