@@ -12,6 +12,7 @@ from at_infer import __version__
 from at_infer.cli.bench import bench
 from at_infer.cli.demo import demo
 from at_infer.cli.doctor import doctor
+from at_infer.cli.drift import drift
 from at_infer.cli.evaluate import evaluate
 from at_infer.cli.export import export
 from at_infer.cli.generate import generate
@@ -26,7 +27,10 @@ from at_infer.interrupt import sigterm_as_ctrl_c
 
 
 class _ErrorsToExitCodes(TyperGroup):
-    """The one place that turns errors into exit codes: 1 for what the user can fix, 130 for Ctrl-C."""
+    """The one place that turns errors into exit codes: 1 for what the user can fix, 130 for Ctrl-C.
+
+    Code 3 is no error: `at-infer drift` has found some.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen command."""
@@ -76,6 +80,7 @@ app.command()(score)
 app.command()(watch)
 app.command()(evaluate)
 app.command()(threshold)
+app.command()(drift)
 app.command()(report)
 app.command()(bench)
 app.command()(inspect)

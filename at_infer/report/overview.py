@@ -9,7 +9,8 @@ import numpy as np
 from at_infer.report.levels import Envelope, Floats, Times, bucket_rows
 from at_infer.report.segments import SegmentFinder, Segments
 from at_infer.report.thresholds import Cuts, ThresholdCounts
-from at_infer.tables.scores import Clock, ScoredChunk, ScoredFile
+from at_infer.tables.clock import Clock
+from at_infer.tables.scores import ScoredChunk, ScoredFile
 
 MOST_SEGMENTS = 2000
 DAY_MS = 86_400_000.0

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -199,7 +198,7 @@ def _score(scorer: Scorer, stream: RowStream, parts: Parts, batch_size: int, obs
         with Interrupt() as interrupt:
             for chunk in reader:
                 writer.carried.push(chunk.carried)
-                for first, end, name in _runs(chunk):
+                for first, end, name in chunk.runs():
                     if name is not None:
                         if series is not None:
                             core.end(series)
@@ -255,15 +254,6 @@ def _score(scorer: Scorer, stream: RowStream, parts: Parts, batch_size: int, obs
         engine_s=scorer.engine_s,
         write_s=writer.thread.busy_s,
     )
-
-
-def _runs(chunk: Chunk) -> Iterator[tuple[int, int, str | None]]:
-    """Rows of one series each, with its name where it begins."""
-    cuts = [*chunk.starts, (len(chunk.values), "")]
-    if cuts[0][0]:
-        yield 0, cuts[0][0], None
-    for (first, name), (end, _) in pairwise(cuts):
-        yield first, end, name
 
 
 def _refuse_output_as_input(stream: RowStream, output: Path) -> None:

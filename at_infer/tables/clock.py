@@ -1,14 +1,16 @@
-"""Times of rows as seconds since 1970, the same for files, streams and rows in memory."""
+"""Times of rows: seconds since 1970 for seasons, and what a time column counts, for people."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 from numpy.typing import NDArray
 
 from at_infer.errors import DataError
+from at_infer.tables.files import InputFile
 
 Seconds = NDArray[np.float64]
 
@@ -56,3 +58,37 @@ def times_to_seconds(times: Sequence[Any] | NDArray[Any]) -> Seconds:
     if column.null_count():
         raise DataError(f"times: one is missing; {NEEDED}")
     return column_seconds(column, "times")
+
+
+Times = NDArray[np.float64]
+Clock = Literal["date", "number"]
+
+
+def find_clock(file: InputFile, column: str | None) -> Clock | None:
+    """How the time column counts; None if rows can only be numbered."""
+    if column is None:
+        return None
+    kind = file.schema[column]
+    if kind == pl.String:
+        first = next(file.collect(file.scan.select(cs.by_name(column)), 1))[1]
+        return "date" if _dates(first[column]) is not None else None
+    return "date" if kind in (pl.Date, pl.Datetime) else "number" if kind.is_numeric() else None
+
+
+def read_times(column: pl.Series, clock: Clock, source: str) -> Times:
+    """Milliseconds since 1970, or the numbers themselves."""
+    if clock == "number":
+        return column.cast(pl.Float64).to_numpy()
+    dates = _dates(column) if column.dtype == pl.String else column.cast(pl.Datetime("us"))
+    if dates is None or dates.null_count():
+        raise DataError(f"{source}: column {column.name!r} has dates and other values; use dates only")
+    return dates.to_physical().to_numpy() / 1e3
+
+
+def _dates(column: pl.Series) -> pl.Series | None:
+    """ISO 8601 texts as dates; None if the first is something else."""
+    try:
+        dates = column.str.to_datetime(time_unit="us", strict=False)
+    except pl.exceptions.ComputeError:
+        return None
+    return None if dates[0] is None else dates.dt.replace_time_zone(None)

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import polars.selectors as cs
 from numpy.typing import NDArray
 
 from at_infer.errors import DataError
-from at_infer.tables.clock import NEEDED, Seconds, can_be_clock, column_seconds
+from at_infer.tables.clock import NEEDED, Clock, Seconds, Times, can_be_clock, column_seconds, find_clock, read_times
 from at_infer.tables.columns import Columns
 from at_infer.tables.files import InputFile, listed, reading, source_files
 from at_infer.tables.order import SeriesAndTime
@@ -35,6 +37,14 @@ class Chunk:
     """Rows of this chunk that begin a series, and its name."""
     times: Seconds | None = None
     """Since 1970, if the columns ask for a clock."""
+
+    def runs(self) -> Iterator[tuple[int, int, str | None]]:
+        """Rows of one series each, with its name where it begins."""
+        cuts = [*self.starts, (len(self.values), "")]
+        if cuts[0][0]:
+            yield 0, cuts[0][0], None
+        for (first, name), (end, _) in pairwise(cuts):
+            yield first, end, name
 
 
 class RowStream:
@@ -69,6 +79,26 @@ class RowStream:
             stat = file.path.stat() if isinstance(file.path, Path) else None
             found.append([str(file.path), file.rows, stat.st_size if stat else 0, stat.st_mtime_ns if stat else 0])
         return found
+
+    def count_series(self) -> int:
+        """How many series there are; one that goes on in another file counts in both."""
+        column = self.columns.series_column
+        if column is None:
+            return len(self.files) if self.columns.series_per_file else 1
+        with reading(self.source):
+            counts = [file.scan.select(cs.by_name(column).n_unique()).collect().item() for file in self.files]
+        return sum(counts)
+
+    @cached_property
+    def clock(self) -> Clock | None:
+        """How the time column counts; None if rows can only be numbered."""
+        return find_clock(next(file for file in self.files if file.rows), self.columns.time_column)
+
+    def times(self, chunk: Chunk) -> Times | None:
+        """Of the rows of a chunk: milliseconds since 1970, or the numbers themselves."""
+        if self.clock is None or self.columns.time_column is None or not len(chunk.values):
+            return None
+        return read_times(chunk.carried[self.columns.time_column], self.clock, chunk.file)
 
     def chunks(self) -> Iterator[Chunk]:
         """All rows, in order of the files and of the rows in them."""

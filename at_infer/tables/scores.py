@@ -10,7 +10,7 @@ import polars.selectors as cs
 from numpy.typing import NDArray
 
 from at_infer.errors import DataError
-from at_infer.tables.clock import NEEDED, Seconds, column_seconds
+from at_infer.tables.clock import NEEDED, Clock, Seconds, Times, column_seconds, find_clock, read_times
 from at_infer.tables.files import InputFile, listed
 from at_infer.tables.keys import KeyWalk, check_equal, compared_keys, file_properties, find_keys, open_files
 from at_infer.tables.labels import label_values, score_values
@@ -20,8 +20,6 @@ ERROR = "error_"
 TOP = ["top_feature", "top_feature_share", "error"]
 
 Floats = NDArray[np.float32]
-Times = NDArray[np.float64]
-Clock = Literal["date", "number"]
 Range = tuple[int, int]
 
 
@@ -62,7 +60,7 @@ class ScoredFile:
         _check_has(self.files, self.keys.columns, "all files need the same columns")
         self.rows = sum(file.rows for file in self.files)
         self.properties = file_properties(head)
-        self.clock: Clock | None = self._clock(head)
+        self.clock: Clock | None = find_clock(head, self.keys.time)
         errors = [name for name, kind in head.schema.items() if name.startswith(ERROR) and kind.is_float()]
         errors = [name for name in errors if name not in self.keys.columns]
         self.explained: Literal["all", "top"] | None = (
@@ -152,26 +150,10 @@ class ScoredFile:
         left_out = {*self.keys.columns, self.label_column}
         return [name for name, kind in file.schema.items() if kind.is_numeric() and name not in left_out]
 
-    def _clock(self, head: InputFile) -> Clock | None:
-        """How the time column counts; None if rows can only be numbered."""
-        if self.keys.time is None:
-            return None
-        kind = head.schema[self.keys.time]
-        if kind == pl.String:
-            first = next(head.collect(head.scan.select(cs.by_name(self.keys.time)), 1))[1]
-            return "date" if _dates(first[self.keys.time]) is not None else None
-        return "date" if kind in (pl.Date, pl.Datetime) else "number" if kind.is_numeric() else None
-
     def _times(self, frame: pl.DataFrame) -> Times | None:
         if self.clock is None or self.keys.time is None:
             return None
-        column = frame[self.keys.time]
-        if self.clock == "number":
-            return column.cast(pl.Float64).to_numpy()
-        dates = _dates(column) if column.dtype == pl.String else column.cast(pl.Datetime("us"))
-        if dates is None or dates.null_count():
-            raise DataError(f"{self.source}: column {self.keys.time!r} has dates and other values; use dates only")
-        return dates.to_physical().to_numpy() / 1e3
+        return read_times(frame[self.keys.time], self.clock, self.source)
 
     def _top_features(self) -> list[str]:
         if self.explained != "top":
@@ -251,12 +233,3 @@ def _pick(files: Sequence[InputFile], names: Sequence[str], ranges: Sequence[Ran
         if row >= last:
             break
     return [pl.concat(part, how="vertical_relaxed") for part in parts]
-
-
-def _dates(column: pl.Series) -> pl.Series | None:
-    """ISO 8601 texts as dates; None if the first is something else."""
-    try:
-        dates = column.str.to_datetime(time_unit="us", strict=False)
-    except pl.exceptions.ComputeError:
-        return None
-    return None if dates[0] is None else dates.dt.replace_time_zone(None)

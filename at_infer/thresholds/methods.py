@@ -1,6 +1,5 @@
 """Every method for a threshold beside the others: what each would flag, and a model with the one that is chosen."""
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -8,11 +7,11 @@ from typing import Any, Literal
 
 from at_infer.config import Align, Threshold, ValidationRecord, check_finite, check_ratio
 from at_infer.errors import AtInferError, ConfigError, DataError
-from at_infer.models.metadata import PREFIX, Metadata
+from at_infer.models.metadata import Metadata
 from at_infer.tables.labels import read_scores
 from at_infer.thresholds.quantiles import ValidationScores, histogram
 from at_infer.thresholds.rates import check_positive
-from at_infer.thresholds.recorded import WHAT, kept_scores, written_way
+from at_infer.thresholds.recorded import WHAT, check_written_by, kept_scores, written_way
 
 Method = Literal["ratio", "fixed", "gap", "spot"]
 
@@ -121,12 +120,7 @@ def _written(
     model: Path, metadata: Metadata, source: str, align: Align | None
 ) -> dict[tuple[Align, int], ValidationScores]:
     read = read_scores(source)
-    expected = {"checkpoint_sha256": metadata.checkpoint_sha256, "score": metadata.score.to_dict()}
-    for name, value in expected.items():
-        written = read.properties.get(PREFIX + name)
-        if written is not None and json.loads(written) != value:
-            what = "another model" if name == "checkpoint_sha256" else "another score mode, temperature or smoothing"
-            raise DataError(f"{source}: has scores of {what}; score with {model.name} as it is")
+    check_written_by(read.properties, metadata, source, model)
     kind, delay = written_way(read.properties)
     if align not in (None, kind):
         raise DataError(f"{source}: has scores of {WHAT[kind]}; leave align out, or score with align {align}")

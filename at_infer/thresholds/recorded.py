@@ -79,6 +79,16 @@ def read_validation_scores(source: str) -> ValidationScores:
     return ValidationScores.of_scores(source, read_scores(source).scores)
 
 
+def check_written_by(properties: Mapping[str, str], metadata: Metadata, source: str, model: Path) -> None:
+    """A file of scores must be of this model, formed as the model has recorded it, as far as it says so."""
+    expected = {"checkpoint_sha256": metadata.checkpoint_sha256, "score": metadata.score.to_dict()}
+    for name, value in expected.items():
+        written = properties.get(PREFIX + name)
+        if written is not None and json.loads(written) != value:
+            what = "another model" if name == "checkpoint_sha256" else "another score mode, temperature or smoothing"
+            raise DataError(f"{source}: has scores of {what}; score with {model.name} as it is")
+
+
 def written_way(properties: Mapping[str, str]) -> tuple[Align, int]:
     """Alignment and delay of the rows of a file of scores; whole windows, if it does not say."""
     layout = properties.get(f"{PREFIX}layout")

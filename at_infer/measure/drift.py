@@ -1,0 +1,335 @@
+"""find_drift(): have recent rows, or their scores, left what a model knows of training and validation rows?"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from at_infer.config import Config
+from at_infer.errors import ConfigError, DataError
+from at_infer.measure.drift_blocks import SUSTAINED_BLOCKS, Finding, Floats, Reference, SeriesDrift
+from at_infer.models.fusion import LARGEST
+from at_infer.models.metadata import PREFIX, Metadata
+from at_infer.scoring.options import EngineOptions, InputOptions, ScoreOptions
+from at_infer.scoring.rows import Finisher, RowScorer, SeriesState
+from at_infer.scoring.scorer import Scorer
+from at_infer.tables.row_stream import RowStream
+from at_infer.tables.scores import ScoredFile
+from at_infer.thresholds.choose import choose_for_scoring
+from at_infer.thresholds.recorded import check_written_by, read_model_metadata, written_align
+
+STEP_ROWS = 1 << 13  # few enough to notice Ctrl-C soon
+BLOCKS = 20  # of a series
+LEAST_ROWS, MOST_ROWS, MOST_CELLS = 1_000, 100_000, 1 << 22  # of a block
+
+Observer = Callable[[int, int], None]
+"""Told rows done and rows in all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftOptions(Config):
+    """What counts as drift."""
+
+    limit: float = 3.0
+    """Training standard deviations of a level, factor of everything else."""
+    block_rows: int | None = None
+    """Rows that are summarised together; None: a twentieth of a series, 1000 to 100 000, less for a short one."""
+
+    def __post_init__(self) -> None:
+        if not 1 < self.limit < float("inf"):
+            raise ConfigError(f"limit: {self.limit:g} is not a number above 1; 3 is the default")
+        if self.block_rows is not None and self.block_rows < 10:
+            raise ConfigError(f"block rows: {self.block_rows} is too small; at least 10")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """What was compared, and what was found."""
+
+    data: str
+    model: str
+    rows: int
+    series: int
+    short_series: int
+    """Too short to tell: fewer than two blocks."""
+    block_rows: int
+    limit: float
+    findings: list[Finding]
+    notes: list[str]
+
+    @property
+    def found(self) -> bool:
+        """Is there any?"""
+        return bool(self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only."""
+        return {"drift": self.found, **asdict(self)}
+
+
+def find_drift(
+    model: str | Path,
+    data: str | Path,
+    options: DriftOptions | None = None,
+    input_options: InputOptions | None = None,
+    engine_options: EngineOptions | None = None,
+    *,
+    scores: str | None = None,
+    observe: Observer = lambda _done, _all: None,
+) -> Drift:
+    """Compare the rows of a Parquet file, and their scores, with the statistics that a model keeps; no labels.
+
+    >>> from at_infer.measure.drift import find_drift
+    >>> find_drift("model.onnx", "recent.parquet").findings      # doctest: +SKIP
+
+    `scores` is what `at-infer score` wrote for the same rows; without it they are scored here.
+    """
+    options, read = options or DriftOptions(), input_options or InputOptions()
+    if scores is not None:
+        metadata = read_model_metadata(Path(model))
+        stream = RowStream(str(data), read.columns(metadata))
+        written = _WrittenScores(scores, metadata, Path(model), stream)
+        return _compare(stream, written.known, written, metadata, options, str(model), observe)
+    with _scorer(model, engine_options) as scorer:
+        stream = RowStream(str(data), read.columns(scorer.metadata))
+        own = _OwnScores(scorer, stream.rows)
+        return _compare(stream, own.known, own, scorer.metadata, options, str(model), observe)
+
+
+class _Scores(Protocol):
+    """Where scores come from."""
+
+    notes: list[str]
+
+    def start(self, series: SeriesDrift) -> None:
+        """A series begins."""
+
+    def push(self, values: Floats, file: str, row: int) -> None:
+        """Its next rows, which may be changed."""
+
+    def end(self) -> None:
+        """No more rows of this series."""
+
+    def finished(self, *, end: bool = False) -> Iterator[SeriesDrift]:
+        """Series that have ended and got all their scores, each once; at the end all that are left."""
+
+
+def _compare(
+    stream: RowStream,
+    known: Reference,
+    scores: _Scores,
+    metadata: Metadata,
+    options: DriftOptions,
+    model: str,
+    observe: Observer,
+) -> Drift:
+    count = stream.count_series()
+    block_rows = options.block_rows or _block_rows(stream.rows // max(count, 1), metadata)
+    findings: list[Finding] = []
+    done, total, short = 0, 0, 0
+    longest = 0
+    series: SeriesDrift | None = None
+
+    def judge(*, end: bool = False) -> None:
+        nonlocal short, longest
+        for one in scores.finished(end=end):
+            short += one.end() < SUSTAINED_BLOCKS
+            longest = max(longest, one.rows)
+            findings.extend(one.findings(options.limit))
+
+    for chunk in stream.chunks():
+        times = stream.times(chunk)
+        for first, end, name in chunk.runs():
+            if name is not None:
+                if series is not None:
+                    scores.end()
+                series, total = SeriesDrift(known, block_rows, name, done), total + 1
+                scores.start(series)
+            assert series is not None
+            for at in range(first, end, STEP_ROWS):
+                rows = slice(at, min(at + STEP_ROWS, end))
+                series.push(chunk.values[rows], None if times is None else times[rows])
+                scores.push(chunk.values[rows], chunk.file, chunk.file_row + at)
+                done += rows.stop - at
+                judge()
+                observe(done, stream.rows)
+    scores.end()
+    judge(end=True)
+    if short == total:
+        raise DataError(
+            f"{stream.source}: has at most {longest} rows in a series, too few for {SUSTAINED_BLOCKS} blocks of "
+            f"{block_rows}; give more rows" + (", or smaller --block-rows" if options.block_rows else "")
+        )
+    notes = list(scores.notes)
+    if known.next is None:
+        notes.append(f"{model}: keeps no statistics of activity, so stuck sensors are not found; train anew for them")
+    if short:
+        notes.append(f"{short} of {total} series have fewer than {SUSTAINED_BLOCKS} blocks and were not compared")
+    return Drift(
+        data=stream.source,
+        model=model,
+        rows=done,
+        series=total,
+        short_series=short,
+        block_rows=block_rows,
+        limit=options.limit,
+        findings=[_readable(finding, stream) for finding in findings],
+        notes=notes,
+    )
+
+
+def _block_rows(series_rows: int, metadata: Metadata) -> int:
+    """A twentieth of a series; few enough to be held in memory, and at least four blocks of a short one."""
+    usual = max(series_rows // BLOCKS, LEAST_ROWS)
+    held = max(MOST_CELLS // len(metadata.columns), LEAST_ROWS)
+    return min(usual, MOST_ROWS, held, max(series_rows // 4, metadata.model.window))
+
+
+def _readable(finding: Finding, stream: RowStream) -> Finding:
+    if stream.clock != "date" or not isinstance(finding.since_time, float):
+        return finding
+    time = np.datetime64(round(finding.since_time), "ms")
+    return replace(finding, since_time=str(time).removesuffix(".000"))
+
+
+# Scores that are formed here
+
+
+def _scorer(model: str | Path, engine_options: EngineOptions | None) -> Scorer:
+    """Gaps and short series are no reason to stop; errors of the features beside the score, if the model tells them."""
+    options = ScoreOptions(on_bad_rows="null", short_series="skip")
+    scorer = Scorer(model, options, engine_options)
+    if scorer.config.mode != "fusion" and "reconstruction" in scorer.engine.outputs:
+        scorer.options = replace(options, explain="all")
+    return scorer
+
+
+class _OwnScores:
+    """By the scoring core."""
+
+    def __init__(self, scorer: Scorer, rows: int) -> None:
+        self.notes = list(scorer.notes)
+        self.known = Reference.of(scorer.metadata, scorer.chosen, _normal_errors(scorer))
+        settings = scorer.row_settings
+        if scorer.config.mode == "fusion":
+            features, finish = len(scorer.metadata.columns), settings.finish
+            settings = replace(settings, channels=1 + features, finish=lambda: _WithErrors(finish(), features))
+        self.core: RowScorer = scorer.rows(scorer.batch_size_for(rows), settings=settings)
+        self.waiting: dict[SeriesState, SeriesDrift] = {}
+        self.state: SeriesState | None = None
+
+    def start(self, series: SeriesDrift) -> None:
+        self.state = self.core.start(series.name)
+        self.waiting[self.state] = series
+
+    def push(self, values: Floats, file: str, row: int) -> None:
+        assert self.state is not None
+        self.core.push(self.state, values, file, row)
+        self._take()
+
+    def end(self) -> None:
+        assert self.state is not None
+        self.core.end(self.state)
+        self.state = None
+
+    def finished(self, *, end: bool = False) -> Iterator[SeriesDrift]:
+        if end:
+            self.core.flush()
+            self._take()
+        for state, series in list(self.waiting.items()):
+            if state is not self.state and (series.scored_rows == series.rows):
+                yield self.waiting.pop(state)
+
+    def _take(self) -> None:
+        for part in self.core.take():
+            channels = part.channels if self.known.error is not None else part.channels[:, :1]
+            self.waiting[part.series].score(channels)
+
+
+class _WithErrors:
+    """Mode `fusion`, and squared residuals of the reconstruction behind each score."""
+
+    def __init__(self, fusion: Finisher, features: int) -> None:
+        self.fusion, self.residuals = fusion, slice(features, 2 * features)
+        self.waiting = np.empty((0, features), np.float32)
+
+    def add(self, rows: Floats) -> Floats:
+        self.waiting = np.concatenate([self.waiting, rows[:, self.residuals]])
+        return self._join(self.fusion.add(rows))
+
+    def end(self) -> Floats:
+        return self._join(self.fusion.end())
+
+    def _join(self, scores: Floats) -> Floats:
+        ready, self.waiting = self.waiting[: len(scores)], self.waiting[len(scores) :]
+        with np.errstate(over="ignore"):
+            return np.concatenate([scores, np.minimum(np.square(ready), LARGEST)], axis=1)
+
+    def remember(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def recall(self, kept: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+
+def _normal_errors(scorer: Scorer) -> Floats | None:
+    """Mean squared errors of validation rows, of the kind that comes with the scores; None if none come."""
+    normal, kind = scorer.metadata.normal, scorer.config.error_kind
+    if normal is None or "reconstruction" not in scorer.engine.outputs:
+        return None
+    if kind.normalised:
+        return np.ones(len(normal.error), np.float32)
+    return np.asarray(normal.centred_error if kind.centred else normal.error, np.float32)
+
+
+# Scores of a file
+
+
+class _WrittenScores:
+    """As `at-infer score` wrote them for the same rows."""
+
+    def __init__(self, source: str, metadata: Metadata, model: Path, stream: RowStream) -> None:
+        self.file = ScoredFile(source)
+        check_written_by(self.file.properties, metadata, source, model)
+        if self.file.rows != stream.rows:
+            raise DataError(
+                f"{source}: has {self.file.rows} rows, {stream.source} has {stream.rows}; give the scores of these rows"
+            )
+        align = written_align(self.file.properties)
+        delay = 0 if align == "window" else _written_delay(self.file.properties, metadata)
+        chosen = choose_for_scoring(metadata, metadata.score, source=str(model), align=align, delay=delay)
+        self.notes = [
+            *chosen.notes,
+            "errors of features are compared only where rows are scored anew, without --scores",
+        ]
+        self.known = Reference.of(metadata, chosen, None)
+        self.chunks = (chunk.scores for chunk in self.file.chunks())
+        self.held = np.empty(0, np.float32)
+        self.series: SeriesDrift | None = None
+        self.ended: list[SeriesDrift] = []
+
+    def start(self, series: SeriesDrift) -> None:
+        self.series = series
+
+    def push(self, values: Floats, file: str, row: int) -> None:  # noqa: ARG002 - as the protocol has it
+        assert self.series is not None
+        while len(self.held) < len(values):
+            self.held = np.concatenate([self.held, next(self.chunks)])
+        self.series.score(self.held[: len(values), None])
+        self.held = self.held[len(values) :]
+
+    def end(self) -> None:
+        assert self.series is not None
+        self.ended.append(self.series)
+
+    def finished(self, *, end: bool = False) -> Iterator[SeriesDrift]:  # noqa: ARG002 - nothing waits
+        ended, self.ended = self.ended, []
+        yield from ended
+
+
+def _written_delay(properties: Mapping[str, str], metadata: Metadata) -> int:
+    given = json.loads(properties.get(f"{PREFIX}options", "{}")).get("delay")
+    return int(metadata.model.padding == "circular") if given is None else int(given)
