@@ -21,6 +21,7 @@ import numpy as np
 import polars as pl
 import torch
 from numpy.typing import NDArray
+from training.selection import AutoScore
 
 from at_infer.config import DiscrepancyConfig, ModelConfig, ScoreConfig, TrainConfig
 from at_infer.evaluation.metrics.ranking import rank
@@ -31,7 +32,6 @@ from at_infer.scoring.windows import window_starts
 from training.checkpoint import Checkpoint
 from training.data import DataConfig, load
 from training.loop import fit
-from training.selection import AutoScore
 from training.validation import one_per_row, smoothed, window_parts, window_scores
 
 Floats = NDArray[np.float32]

@@ -93,11 +93,11 @@ def _lines(found: "Drift") -> list[str]:
     of = f"{found.rows} rows of {found.series} series in blocks of {found.block_rows}"
     if not found.found:
         return [f"{found.data}: no drift ({of})"]
-    features = {one.feature for one in found.findings if one.feature is not None}
+    features = len({one.feature for one in found.findings if one.feature is not None})
+    parts = [f"{features} feature{'s' if features > 1 else ''}"] if features else []
+    parts += ["the score"] if any(one.feature is None for one in found.findings) else []
     series = f" in {len({one.series for one in found.findings})} of {found.series} series" if found.series > 1 else ""
-    shown = [f"{found.data}: drift of {len(features)} features{series} ({of})", ""]
-    if any(one.feature is None for one in found.findings):
-        shown[0] = shown[0].replace("features", "features and of the score", 1)
+    shown = [f"{found.data}: drift of {' and of '.join(parts)}{series} ({of})", ""]
     shown += [_line(one) for one in found.findings[:MOST_LINES]]
     if len(found.findings) > MOST_LINES:
         shown.append(f"and {len(found.findings) - MOST_LINES} more; --json has all of them")

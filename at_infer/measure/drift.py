@@ -19,7 +19,7 @@ from at_infer.scoring.scorer import Scorer
 from at_infer.tables.row_stream import RowStream
 from at_infer.tables.scores import ScoredFile
 from at_infer.thresholds.choose import choose_for_scoring
-from at_infer.thresholds.recorded import check_written_by, read_model_metadata, written_align
+from at_infer.thresholds.recorded import check_written_by, read_model_metadata, written_way
 
 STEP_ROWS = 1 << 13  # few enough to notice Ctrl-C soon
 BLOCKS = 20  # of a series
@@ -138,7 +138,8 @@ def _compare(
         for one in scores.finished(end=end):
             short += one.end() < SUSTAINED_BLOCKS
             longest = max(longest, one.rows)
-            findings.extend(one.findings(options.limit))
+            found = one.findings(options.limit)
+            findings.extend(sorted(found, key=lambda f: (f.feature is None, f.feature or "", f.since_row)))
 
     for chunk in stream.chunks():
         times = stream.times(chunk)
@@ -161,7 +162,7 @@ def _compare(
     if short == total:
         raise DataError(
             f"{stream.source}: has at most {longest} rows in a series, too few for {SUSTAINED_BLOCKS} blocks of "
-            f"{block_rows}; give more rows" + (", or smaller --block-rows" if options.block_rows else "")
+            f"{block_rows}; give more rows" + (", or a smaller block_rows=..." if options.block_rows else "")
         )
     notes = list(scores.notes)
     if known.next is None:
@@ -189,10 +190,12 @@ def _block_rows(series_rows: int, metadata: Metadata) -> int:
 
 
 def _readable(finding: Finding, stream: RowStream) -> Finding:
-    if stream.clock != "date" or not isinstance(finding.since_time, float):
+    time = finding.since_time
+    if not isinstance(time, float):
         return finding
-    time = np.datetime64(round(finding.since_time), "ms")
-    return replace(finding, since_time=str(time).removesuffix(".000"))
+    if stream.clock == "date":
+        return replace(finding, since_time=str(np.datetime64(round(time), "ms")).removesuffix(".000"))
+    return replace(finding, since_time=int(time) if time.is_integer() else time)
 
 
 # Scores that are formed here
@@ -298,8 +301,7 @@ class _WrittenScores:
             raise DataError(
                 f"{source}: has {self.file.rows} rows, {stream.source} has {stream.rows}; give the scores of these rows"
             )
-        align = written_align(self.file.properties)
-        delay = 0 if align == "window" else _written_delay(self.file.properties, metadata)
+        align, delay = written_way(self.file.properties)
         chosen = choose_for_scoring(metadata, metadata.score, source=str(model), align=align, delay=delay)
         self.notes = [
             *chosen.notes,
@@ -328,8 +330,3 @@ class _WrittenScores:
     def finished(self, *, end: bool = False) -> Iterator[SeriesDrift]:  # noqa: ARG002 - nothing waits
         ended, self.ended = self.ended, []
         yield from ended
-
-
-def _written_delay(properties: Mapping[str, str], metadata: Metadata) -> int:
-    given = json.loads(properties.get(f"{PREFIX}options", "{}")).get("delay")
-    return int(metadata.model.padding == "circular") if given is None else int(given)

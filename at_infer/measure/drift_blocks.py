@@ -38,7 +38,7 @@ class Finding:
     series: str
     since_row: int
     """Of the whole input: the first row of the first block."""
-    since_time: str | float | None
+    since_time: str | float | int | None
     blocks: int
     """How many blocks in a row, up to the end."""
     value: float
@@ -70,6 +70,8 @@ class Reference:
     threshold: float
     flagged: float | None
     """Share of the validation scores above it."""
+    rows: int
+    """Of the validation part."""
     median: float
     high: float
     """Quantiles of the validation scores."""
@@ -100,6 +102,7 @@ class Reference:
             error=None if error is None else np.maximum(error, FLOOR),
             threshold=chosen.value,
             flagged=None if flagged is None else max(flagged, LEAST_FLAGGED),
+            rows=max(known.rows if known is not None else 0, 1),
             median=median,
             high=high,
         )
@@ -207,12 +210,14 @@ class SeriesDrift:
     def _of_score(self, scores: Numbers, limit: float) -> Iterator[Finding]:
         median, flagged, rows = scores.T
         if (expected := self.known.flagged) is not None:
-            independent = np.maximum(rows / CORRELATED_ROWS, 1)
+            pairs = rows * self.known.rows / (rows + self.known.rows)  # a short validation part is uncertain, too
+            independent = np.maximum(pairs / CORRELATED_ROWS, 1)
             most = limit * (expected + np.sqrt(expected * (1 - expected) / independent))
             found = self._finding("flagged", None, flagged > most, flagged, expected, flagged / expected)
             yield from found
         normal = self.known.median
-        yield from self._finding("score", None, median > self.known.high, median, normal, median / (normal or 1.0))
+        odd = (median > self.known.high) & (median > limit / 2 * normal)  # a steady score has narrow quantiles
+        yield from self._finding("score", None, odd, median, normal, median / (normal or 1.0))
 
     def _of_features(
         self, kind: Kind, odd: Numbers, value: Numbers, normal: Numbers, size: Numbers

@@ -162,7 +162,7 @@ def test_a_short_file_has_shorter_blocks_and_one_that_is_too_short_is_refused(dr
     late = rows(400).with_columns(f00=pl.col("f00") + pl.when(pl.int_range(pl.len()) >= 200).then(9).otherwise(0))
     assert found(drift(late))["f00", "level"]["since_row"] == 200
     assert "has at most 25 rows in a series, too few for 2 blocks of 20" in drift(rows(25))
-    assert "or smaller --block-rows" in drift(rows(400), "--block-rows", 300)
+    assert "or a smaller --block-rows" in drift(rows(400), "--block-rows", 300)
 
 
 # Scores of a file
@@ -189,7 +189,9 @@ def test_scores_of_other_rows_or_another_model_are_refused(drift: Any, score: Sc
     frame = rows(COUNT)
     other = score(rows(400)).path
     assert "has 400 rows" in drift(frame, "--scores", other)
-    assert "has scores of another model" in drift(rows(400), "--scores", other, model=edited(checkpoint_sha256="f" * 64))
+    assert "has scores of another model" in drift(
+        rows(400), "--scores", other, model=edited(checkpoint_sha256="f" * 64)
+    )
 
 
 # What models lack
