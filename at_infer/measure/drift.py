@@ -1,7 +1,6 @@
 """find_drift(): have recent rows, or their scores, left what a model knows of training and validation rows?"""
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,7 +11,7 @@ from at_infer.config import Config
 from at_infer.errors import ConfigError, DataError
 from at_infer.measure.drift_blocks import SUSTAINED_BLOCKS, Finding, Floats, Reference, SeriesDrift
 from at_infer.models.fusion import LARGEST
-from at_infer.models.metadata import PREFIX, Metadata
+from at_infer.models.metadata import Metadata
 from at_infer.scoring.options import EngineOptions, InputOptions, ScoreOptions
 from at_infer.scoring.rows import Finisher, RowScorer, SeriesState
 from at_infer.scoring.scorer import Scorer
