@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.config import Fill, Scaler
+from at_infer.config import Fill, Scaler, SeasonChoice
 from at_infer.errors import ConfigError, DataError
-from at_infer.models.season import Season, SeasonChoice
+from at_infer.models.season import Season
 from at_infer.scoring.windows import Starts, window_starts
 from at_infer.tables import Table, read_table, rising_columns
 from training.season import choose_season, subtract_season

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from at_infer.config import SeasonChoice
 from at_infer.errors import DataError
-from at_infer.models.season import DAY_S, Season, SeasonChoice
+from at_infer.models.season import DAY_S, Season
 from at_infer.tables import Table
 
 BIN_S = 300.0  # finer is noise: the profile is a mean over SMOOTH_S anyway

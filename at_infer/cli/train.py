@@ -18,12 +18,12 @@ from at_infer.config import (
     Prior,
     ScoreConfig,
     ScoreMode,
+    SeasonChoice,
     Strategy,
     TrainConfig,
     check_ratio,
 )
 from at_infer.errors import MissingExtraError
-from at_infer.models.season import SeasonChoice
 from at_infer.output import check_writable
 from at_infer.threads import check_threads, let_threads_sleep
 

@@ -171,7 +171,8 @@ class StreamScorer:
         for scored in self.core.take():
             scores += scored.channels[:, 0].tolist()
             tags += [waiting[scored.series].popleft() for _ in scored.channels]
-        self.series.clear()
+        for known in self.series.values():
+            known.state = self.core.start(known.state.name)
         found = np.array(scores, np.float32)
         return Pushed(found, self.scorer.verdict(found), tags)
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +13,6 @@ DAY_S = 86_400.0
 BLOCK_ROWS = 1 << 14  # so that float64 copies stay small
 
 Seconds = NDArray[np.float64]
-SeasonChoice = Literal["auto", "none", "1d"]
-"""Look for a daily season, subtract none, or subtract one from every feature."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -142,15 +142,16 @@ def test_without_a_terminal_there_is_one_plain_line_per_evaluation(
         "paper": (24, [f"epoch {i}/3  step {i}" for i in (1, 2, 3)], 3, "--epochs 6"),
     }[preset]
     assert lines[0] == f"240 training and 60 validation rows of 2 columns: {windows} and 6 windows of 10 rows"
-    assert lines[1] == "network: 8 wide, 2 heads, 1 layer, on cpu, 1 thread"
+    assert lines[1].startswith("season: none")
+    assert lines[2] == "network: 8 wide, 2 heads, 1 layer, on cpu, 1 thread"
     number = r"\d+\.\d+"
-    for place, line in zip(places, lines[2:5], strict=True):
+    for place, line in zip(places, lines[3:6], strict=True):
         assert re.fullmatch(
             rf"{place}  reconstruction {number}  discrepancy {number}  validation {number}  "
             r"\d+ windows/s(  best so far)?",
             line,
         ), line
-    assert lines[5:] == [
+    assert lines[6:] == [
         f"note: the validation loss was still falling when the budget of {spent} steps ended; {longer} trains longer"
     ]
 

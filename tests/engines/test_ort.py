@@ -10,14 +10,14 @@ import torch
 
 from at_infer.engines import open_engine
 from at_infer.errors import EngineError
-from tests.checkpoints import checkpoint, raw_windows
+from tests.checkpoints import PLAIN, checkpoint, raw_windows
 from tests.export.test_parity import graph
 
 
-def test_scores_are_those_of_pytorch(models):
-    source = checkpoint()
+def test_scores_are_those_of_pytorch(plain_models):
+    source = checkpoint(score=PLAIN)
     windows = raw_windows(9, source)
-    with open_engine(models / "model.onnx") as engine:
+    with open_engine(plain_models / "model.onnx") as engine:
         assert engine.metadata is not None
         assert engine.metadata.columns == ["f00", "f01", "f02"]
         found = engine.score(windows)

@@ -201,7 +201,7 @@ def test_the_published_variant_leaks_and_says_so(
 
 def test_a_model_gives_what_the_file_of_scores_does_not_know(evaluate: Any, tmp_path: Path) -> None:
     known = metadata(
-        score=ScoreConfig(),
+        score=ScoreConfig(mode="reconstruction"),
         quantile_levels=list(QUANTILE_LEVELS),
         validation=[
             ValidationRecord(
@@ -216,7 +216,7 @@ def test_a_model_gives_what_the_file_of_scores_does_not_know(evaluate: Any, tmp_
     assert found["every_nth"] == 10
     found = evaluate("--engine", model, "--ratio", 0.3, properties={})
     assert found["protocol"]["threshold"] == pytest.approx(ratio_threshold(VALIDATION, 0.3), rel=0.02)
-    smoothed = recorded(score=ScoreConfig(smooth=5).to_dict())
+    smoothed = recorded(score=ScoreConfig(mode="reconstruction", smooth=5).to_dict())
     assert "another smoothing" in evaluate("--engine", model, "--ratio", 0.3, properties=smoothed)
     foreign = write_model(tmp_path / "foreign.onnx", None)
     assert "is no export of at-infer" in evaluate("--engine", foreign, properties={})

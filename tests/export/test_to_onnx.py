@@ -101,7 +101,7 @@ def test_every_score_mode_equals_its_numpy_twin(mode, normalise):
 def test_the_shape_of_the_graph_equals_its_numpy_twin():
     source = checkpoint()
     windows = raw_windows(6, source)
-    found = run_reference(score_graph(source), windows)
+    found = run_reference(score_graph(source, None), windows)
     assert list(found) == ["reconstruction", "shape"]
     twin = fusion_rows(windows, {"reconstruction": found["reconstruction"]}, source.scaler)[..., -FEATURES:]
     np.testing.assert_allclose(found["shape"], twin, atol=1e-5)
