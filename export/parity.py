@@ -25,6 +25,7 @@ Outputs = dict[str, Floats]
 
 RANDOM_WINDOWS = 32
 BATCH = 16
+ROUNDINGS = 100.0  # of an input, as many as sums of about a hundred products may come to
 DOUBT = 10.0  # how many times PyTorch's own float32 rounding error a difference may be
 
 
@@ -99,6 +100,8 @@ def check(
         _finite(name, found, expected)
         if name in natural or precision == "fp32":
             allowed = _allowed(case_reference, expected, windows, precision, tolerance)
+            if name == "extreme" and tolerance is None:
+                allowed = _with_ties(case_reference, windows, allowed)
             figures[name] = _compare(name, found, expected, allowed)
         elif name == "extreme":
             errors = [_errors(case_reference, windows, outputs) for outputs in (found, expected)]
@@ -111,7 +114,7 @@ def check(
 
 
 def run_reference(
-    graph: ScoreGraph | AssociationsGraph, windows: Floats, dtype: torch.dtype = torch.float32
+    graph: ScoreGraph | AssociationsGraph, windows: Floats | Doubles, dtype: torch.dtype = torch.float32
 ) -> Outputs:
     """The outputs of PyTorch."""
     graph = copy.deepcopy(graph).to(dtype).eval()
@@ -249,6 +252,26 @@ def _weights(reference: ScoreGraph, discrepancy: Doubles, delta: Doubles) -> tup
     return np.exp(log_weight), np.exp(np.minimum(0.0, log_weight + 2 * k * delta))
 
 
+def _with_ties(
+    reference: ScoreGraph | AssociationsGraph, windows: Floats, allowed: dict[str, Doubles]
+) -> dict[str, Doubles]:
+    """Add how far an input that is some roundings off moves the answer.
+
+    Rows of 1e6 that are all alike differ by their position only: their attention is nearly a tie, and PyTorch may break
+    it in float32 as in float64 by luck.
+    """
+    mean = reference.scale.mean.numpy().astype(np.float64)
+    roundings = np.random.default_rng(2).uniform(-ROUNDINGS, ROUNDINGS, windows.shape) * np.finfo(np.float32).eps
+    exact, moved = (
+        run_reference(reference, given, torch.float64) for given in (windows, windows + (windows - mean) * roundings)
+    )
+    return {
+        name: limit + np.abs(moved[name] - exact[name]).max(axis=tuple(range(1, limit.ndim)), keepdims=True)
+        for name, limit in allowed.items()
+        if name in exact
+    }
+
+
 def _limit(tolerance: Tolerance, single: Floats, exact: Floats) -> Doubles:
     """By the table, and `DOUBT` times what PyTorch's float32 answer is off its float64 one in that window."""
     values = single.astype(np.float64)
@@ -316,7 +339,7 @@ def _finds_extreme(found: Floats | None, expected: Floats | None, reference: Sco
         )
 
 
-def _batches(windows: Floats) -> Sequence[Floats]:
+def _batches(windows: Floats | Doubles) -> Sequence[NDArray[Any]]:
     return np.array_split(windows, -(-len(windows) // BATCH))
 
 

@@ -169,6 +169,16 @@ def test_extreme_windows_hold_zeros_constants_and_spikes():
     assert np.abs((windows - source.scaler.mean) / source.scaler.scale).max() > 9e5
 
 
+def test_near_ties_of_alike_rows_may_be_broken_either_way():
+    source = checkpoint(padding="replicate", layers=1)
+    reference = AssociationsGraph(source.network(), source.scaler)
+    mean, scale = (np.asarray(v, np.float32) for v in (source.scaler.mean, source.scaler.scale))
+    alike = np.stack([np.broadcast_to(mean + size * scale, (source.model.window, len(mean))) for size in (1, 1e6)])
+    allowed = {"series_0": np.zeros((2, source.model.heads, source.model.window, source.model.window))}
+    normal, huge = parity._with_ties(reference, alike.astype(np.float32), allowed)["series_0"].max(axis=(1, 2, 3))
+    assert normal < 1e-4 < 0.1 < huge
+
+
 @given(st.lists(st.tuples(st.floats(-1e3, 1e3, width=32), st.floats(-1e3, 1e3, width=32)), min_size=3, max_size=40))
 def test_spearman_equals_scipy(pairs):
     a, b = (np.array(side, np.float32) for side in zip(*pairs, strict=True))
