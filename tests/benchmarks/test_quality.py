@@ -1,7 +1,8 @@
-"""The benchmark of score modes, on a folder laid out as its data are."""
+"""The benchmark of what a user gets, on a folder laid out as its data are."""
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,59 +10,136 @@ import polars as pl
 import pytest
 from sklearn.metrics import average_precision_score
 
-from benchmarks import quality
+from benchmarks import live_quality
+from benchmarks.quality import __main__ as quality
+from benchmarks.quality import commands
+from benchmarks.quality.baselines import baselines, seasonal
+from benchmarks.quality.generated import FAULTS, cyclic
+from benchmarks.quality.series import Group, Series, load
+from benchmarks.quality.summary import DEFAULT, regret
+from benchmarks.quality.worth import event_recall, worth
 
-TINY = ["--width", "8", "--heads", "2", "--window", "20", "--steps", "2", "--stride", "20"]
+STEPS = ("--max-steps", "2")
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rng = np.random.default_rng(0)
     (tmp_path / "asd").mkdir()
-    for part, rows in (("train", 300), ("test", 200)):
+    for part, rows in (("train", 600), ("test", 300)):
         frames = []
-        for channel in ("omi-1", "omi-2", "omi-3"):
+        for channel in ("omi-1", "omi-2"):
             values = np.sin(np.arange(rows)[:, None] / 5 + np.arange(2)) + rng.normal(0, 0.1, (rows, 2))
             label = np.zeros(rows, np.uint8)
-            if part == "test" and channel != "omi-3":  # nothing is labelled there: no figure is defined
-                label[100:120] = 1
-                values[100:120] += 3
+            if part == "test" and channel == "omi-1":  # nothing is labelled in the other: no figure is defined
+                label[160:180] = 1
+                values[160:180] += 3
             frame = pl.DataFrame(values.astype(np.float32), schema=["f00", "f01"])
             frames.append(
                 frame.with_columns(channel=pl.lit(channel), timestamp=pl.int_range(rows), label=pl.lit(label))
             )
         table = pl.concat(frames)
         (table.drop("label") if part == "train" else table).write_parquet(tmp_path / "asd" / f"{part}.parquet")
+    groups = {"ASD": Group("asd", rows_a_day=100, clock=True)}
+    for module in ("series", "baselines", "summary", "__main__"):
+        monkeypatch.setattr(f"benchmarks.quality.{module}.GROUPS", groups)
+    monkeypatch.setattr(live_quality, "GROUPS", groups)
     return tmp_path
 
 
-def run(monkeypatch: pytest.MonkeyPatch, data: Path, *words: object) -> None:
-    given = ["--data", data, "--work", data / "work", "--out", data / "out.json", "--groups", "ASD", *TINY, *words]
-    monkeypatch.setattr(sys, "argv", ["quality", *map(str, given)])
-    quality.main()
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands that were run; training takes two steps."""
+    found: list[list[str]] = []
+    run = commands.at_infer
+
+    def noted(*words: object) -> None:
+        found.append([str(word) for word in words])
+        run(*words, *(STEPS if words[0] == "train" else ()))
+
+    monkeypatch.setattr(commands, "at_infer", noted)
+    return found
 
 
-def test_channels_are_measured_once_and_summed_up(
-    monkeypatch: pytest.MonkeyPatch, data: Path, capsys: pytest.CaptureFixture[str]
+def run(monkeypatch: pytest.MonkeyPatch, main: Callable[[], None], data: Path, out: str, *words: object) -> None:
+    given = ["--data", data, "--work", data / "work", "--out", data / out, *words]
+    monkeypatch.setattr(sys, "argv", ["benchmark", *map(str, given)])
+    main()
+
+
+def test_series_are_measured_once_by_the_commands_themselves_and_then_live(
+    monkeypatch: pytest.MonkeyPatch, data: Path, typed: list[list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(monkeypatch, data, "--most", 1)
-    assert "1 channels, 1 left to do" in capsys.readouterr().out
-    assert not (data / "out.json").exists()
-    run(monkeypatch, data)
-    assert "ASD omi-1" not in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        run(monkeypatch, quality.main, data, "out.json", "--part", "1/2")
+    assert "nothing is measured yet" in capsys.readouterr().err
+    for _ in range(2):
+        run(monkeypatch, quality.main, data, "out.json")
+    ((_, _, _, _, *names),) = [words for words in typed if words[0] == "train"]
+    assert names == ["--time-column", "timestamp"]
     summary = json.loads((data / "out.json").read_text())
-    assert summary["channels"]["ASD"] == 2
-    worth = summary["worth"]
-    assert {"auto", "random|1", "PCA|50", "moving average 51|10", "paper|1", "centred normalised|50"} <= worth.keys()
-    for figures in worth.values():
+    assert summary["series"] == {"ASD": {"run": 1, "of": 1}}
+    assert {DEFAULT, "network: shape", "paper's score", "PCA", "seasonal profile"} <= summary["means"].keys()
+    for figures in summary["means"].values():
         assert 0 <= figures["vus_pr"]["ASD"] <= 100
         assert figures["vus_pr"]["mean"] == figures["vus_pr"]["ASD"]
-    assert worth["moving average 101|10"]["auc_pr"]["ASD"] > worth["random|1"]["auc_pr"]["ASD"]
-    assert set(summary["auto_chose"]) == {"ASD omi-1", "ASD omi-2"}
+    assert "group_left_out_vus_pr" in summary["chosen_on"]
+
+    capsys.readouterr()
+    run(monkeypatch, live_quality.main, data, "live.json", "--rows", "250")
+    assert "1 series" in capsys.readouterr().out
+    live = json.loads((data / "live.json").read_text())
+    assert set(live["groups"]["ASD"]["live_to_whole"]) == {"delay 0", "delay 10", "delay 25"}
+    assert all(one["rows"] == 250 - 99 for one in live["per_series"])
+
+
+def test_baselines_find_what_is_plain_to_see(data: Path) -> None:
+    series = next(load(data, "ASD"))
+    found = {name: worth(scores, series.labels, 100) for name, scores in baselines(series)}
+    for name in ("moving average 101", "PCA", "AR, next row", "fusion without a network"):
+        assert found[name]["vus_pr"] > found["random"]["vus_pr"]
 
 
 def test_figures_are_those_of_the_metrics() -> None:
     rng = np.random.default_rng(1)
     scores, labels = rng.random(500).astype(np.float32), rng.random(500) < 0.1
-    found = quality.worth(scores, labels)
-    assert found["auc_pr"] == pytest.approx(100 * average_precision_score(labels, scores))
+    expected = 100 * average_precision_score(labels, scores)
+    assert worth(scores, labels, 1440)["auc_pr"] == pytest.approx(expected, abs=0.01)
+
+
+def test_events_count_down_to_the_threshold_with_one_false_alarm_a_day() -> None:
+    labels = np.zeros(1000, np.bool_)
+    labels[[100, 300, 500]] = True
+    scores = np.zeros(1000, np.float32)
+    scores[[100, 700, 300, 800, 500]] = [9, 8, 7, 6, 5]
+    assert event_recall(scores, labels, days=1) == pytest.approx(2 / 3)
+    assert event_recall(scores, labels, days=2) == 1
+
+
+def test_regret_is_the_best_single_score_minus_the_default() -> None:
+    table = {DEFAULT: {"vus_pr": {"a": 50.0, "b": 70.0}}, "PCA": {"vus_pr": {"a": 60.0, "b": 10.0}}}
+    found = regret(table, ["a", "b"])
+    assert (found["groups"]["a"]["regret"], found["groups"]["b"]["regret"]) == (10, -60)
+    assert (found["mean"], found["worst"]) == (-25, 10)
+
+
+def test_a_profile_by_time_of_day_leaves_nothing_of_a_pure_cycle() -> None:
+    x = np.tile(np.linspace(0, 1, 288, dtype=np.float32), 10)[:, None]
+    residuals = seasonal(x[: 7 * 288 + 50], x[7 * 288 + 50 :], 288)
+    assert all(np.abs(np.median(residual)) < 1e-3 for residual in residuals)
+
+
+def test_generated_cycles_have_a_fault_of_each_kind() -> None:
+    name, train, test, labels = next(cyclic())
+    series = Series("cyclic", name, train, test, labels)
+    assert np.count_nonzero(np.diff(labels.astype(int)) == 1) == len(FAULTS)
+    assert series.options == ["--time-column", "timestamp"]
+    assert test["timestamp"][0] > train["timestamp"][-1]
+
+
+def test_live_rows_are_taken_around_the_anomalies() -> None:
+    labels = np.zeros(1000, np.bool_)
+    labels[[600, 601, 100]] = True
+    part = live_quality.slice_of(labels, 200)
+    assert labels[part].sum() == 2
+    assert part.start < 600 < part.stop == part.start + 200
