@@ -27,7 +27,7 @@ from at_infer.config import (
 )
 from at_infer.models.criterion import anomaly_score, error_weights
 from at_infer.models.fusion import Fusion, measure_views
-from at_infer.models.views import AHEAD, NEXT, SeriesViews
+from at_infer.models.views import AHEAD, NEXT, LinearPrediction, SeriesViews
 from at_infer.scoring.windows import MovingMean
 from at_infer.thresholds.quantiles import quantiles
 from at_infer.thresholds.ratio import ratio_threshold
@@ -270,15 +270,25 @@ def measure_validation(
 
 def _measure_views(learnt: Sequence[Floats], whole: Sequence[Scored], live: Sequence[Scored]) -> ViewStatistics:
     """Linear predictions and what is normal for each view."""
-    next_, ahead = (fit_linear(learnt, lags) for lags in (NEXT, AHEAD))
+    predictions = [(fitted := fit_linear(learnt, lags), _usual_error(fitted, lags, whole)) for lags in (NEXT, AHEAD)]
     scales = []
     for parts, causal in ((whole, False), (live, True)):
         views = [
-            SeriesViews(next_, ahead, causal=causal, level="recent", number=part.number).add(*part[:3], end=True)
+            SeriesViews(predictions, causal=causal, level="recent", number=part.number).add(*part[:3], end=True)
             for part in parts
         ]
         scales.append(measure_views(np.concatenate(views), np.concatenate([part.residual for part in parts])))
+    (next_, _), (ahead, _) = predictions
     return ViewStatistics(next=next_.tolist(), ahead=ahead.tolist(), whole=scales[0], live=scales[1])
+
+
+def _usual_error(coefficients: Floats, lags: range, parts: Sequence[Scored]) -> Floats:
+    """Root of the mean square of a prediction's errors on rows that have enough rows before them, per feature."""
+    nothing = np.zeros(len(coefficients), np.float32)
+    errors = [LinearPrediction(lags, coefficients, nothing).errors(part.x)[max(lags) :] for part in parts]
+    known = np.concatenate([nothing[None], *errors])
+    usual: Floats = np.sqrt(np.square(known).sum(axis=0) / np.float32(max(1, len(known) - 1)))
+    return usual
 
 
 @dataclass(frozen=True, slots=True)

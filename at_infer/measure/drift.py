@@ -15,6 +15,7 @@ from at_infer.models.metadata import Metadata
 from at_infer.scoring.options import EngineOptions, InputOptions, ScoreOptions
 from at_infer.scoring.rows import Finisher, RowScorer, SeriesState
 from at_infer.scoring.scorer import Scorer
+from at_infer.tables.clock import Seconds
 from at_infer.tables.row_stream import RowStream
 from at_infer.tables.scores import ScoredFile
 from at_infer.thresholds.choose import choose_for_scoring
@@ -106,7 +107,7 @@ class _Scores(Protocol):
     def start(self, series: SeriesDrift) -> None:
         """A series begins."""
 
-    def push(self, values: Floats, file: str, row: int) -> None:
+    def push(self, values: Floats, file: str, row: int, times: Seconds | None) -> None:
         """Its next rows, which may be changed."""
 
     def end(self) -> None:
@@ -151,8 +152,13 @@ def _compare(
             assert series is not None
             for at in range(first, end, STEP_ROWS):
                 rows = slice(at, min(at + STEP_ROWS, end))
-                series.push(chunk.values[rows], None if times is None else times[rows])
-                scores.push(chunk.values[rows], chunk.file, chunk.file_row + at)
+                values, seconds = chunk.values[rows], None if chunk.times is None else chunk.times[rows]
+                seen = values
+                if metadata.season is not None:  # the model knows its data without it
+                    seen = values.copy()
+                    metadata.season.subtract(seen, seconds)
+                series.push(seen, None if times is None else times[rows])
+                scores.push(values, chunk.file, chunk.file_row + at, seconds)
                 done += rows.stop - at
                 judge()
                 observe(done, stream.rows)
@@ -227,9 +233,9 @@ class _OwnScores:
         self.state = self.core.start(series.name)
         self.waiting[self.state] = series
 
-    def push(self, values: Floats, file: str, row: int) -> None:
+    def push(self, values: Floats, file: str, row: int, times: Seconds | None) -> None:
         assert self.state is not None
-        self.core.push(self.state, values, file, row)
+        self.core.push(self.state, values, file, row, times)
         self._take()
 
     def end(self) -> None:
@@ -315,7 +321,7 @@ class _WrittenScores:
     def start(self, series: SeriesDrift) -> None:
         self.series = series
 
-    def push(self, values: Floats, file: str, row: int) -> None:  # noqa: ARG002 - as the protocol has it
+    def push(self, values: Floats, file: str, row: int, times: Seconds | None) -> None:  # noqa: ARG002 - a protocol
         assert self.series is not None
         while len(self.held) < len(values):
             self.held = np.concatenate([self.held, next(self.chunks)])

@@ -60,6 +60,8 @@ class Reference:
     scale: Floats
     """Standard deviation of the training part; a small number for a constant feature."""
     constant: NDArray[np.bool_]
+    next_error: Floats
+    """Error of the prediction below on normal rows."""
     next: Floats | None
     """Linear prediction of a row from earlier ones; None, like the next two, in models of earlier versions."""
     activity: Floats
@@ -96,6 +98,7 @@ class Reference:
             mean=mean,
             scale=np.where(constant, np.float32(1e-3) * np.maximum(np.abs(mean), np.float32(1e-3)), scale),
             constant=constant,
+            next_error=np.asarray([] if views is None else views.whole.spread["next"], np.float32),
             next=None if views is None else np.asarray(views.next, np.float32),
             activity=activity,
             activity_spread=spread,
@@ -151,7 +154,7 @@ class SeriesDrift:
         self.inputs, self.activities = Blocks(block_rows, _inputs), Blocks(block_rows, _medians)
         self.scores = Blocks(block_rows, self._scores)
         self.filler = Filler("forward", known.mean.tolist())
-        self.prediction = None if known.next is None else LinearPrediction(NEXT, known.next)
+        self.prediction = None if known.next is None else LinearPrediction(NEXT, known.next, known.next_error)
         self.means = MovingMeans([(ACTIVITY // 2, ACTIVITY - 1 - ACTIVITY // 2)])
 
     def push(self, values: Floats, times: Times | None) -> None:

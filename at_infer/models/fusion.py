@@ -99,7 +99,10 @@ class Fusion:
         self.features = len(known.next)
         first = VIEWS.index(ACTIVITIES[0]) * self.features
         self.activity = slice(first, first + len(ACTIVITIES) * self.features)
-        self.next, self.ahead = (np.asarray(c, np.float32) for c in (known.next, known.ahead))
+        self.predictions = [
+            (np.asarray(coefficients, np.float32), np.asarray(scale.spread[view], np.float32))
+            for view, coefficients in (("next", known.next), ("ahead", known.ahead))
+        ]
         self.number = number
         """Of the next row in its series."""
         self._begin()
@@ -111,7 +114,7 @@ class Fusion:
 
     def _begin(self) -> None:
         self.begun = False
-        self.views = SeriesViews(self.next, self.ahead, causal=self.causal, level=self.level, number=self.number)
+        self.views = SeriesViews(self.predictions, causal=self.causal, level=self.level, number=self.number)
         self.means = MovingMeans(smoothing(causal=self.causal, delay=self.delay))
 
     def add(self, rows: Floats) -> Floats:

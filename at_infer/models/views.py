@@ -51,11 +51,13 @@ def lookback(level: Level) -> int:
 
 
 class LinearPrediction(Remembering):
-    """Each feature by itself, from earlier rows of it; before the first row of a series stands that row again."""
+    """Each feature by itself, from earlier rows of it; a row with too few before it counts as predicted as usual."""
 
-    kept = ("past",)
+    kept = ("past", "seen")
 
-    def __init__(self, lags: range, coefficients: Floats) -> None:
+    def __init__(self, lags: range, coefficients: Floats, usual: Floats) -> None:
+        """`usual` is the error (F,) of a normal row."""
+        self.usual, self.seen = usual, 0
         self.lags, self.coefficients = lags, np.ascontiguousarray(coefficients.T)  # (p+1,F), the intercept last
         self.past: Floats | None = None
         """The last rows, as many as the largest lag."""
@@ -69,7 +71,13 @@ class LinearPrediction(Remembering):
         errors: Floats = x - self.coefficients[-1]
         for lag, coefficient in zip(self.lags, self.coefficients, strict=False):  # in this order, whatever the pieces
             errors -= known[reach - lag : len(known) - lag] * coefficient
+        errors[: max(0, reach - self.seen)] = self.usual
+        self.seen += len(x)
         return errors
+
+
+Prediction = tuple[Floats, Floats]
+"""Coefficients (F,p+1) of a linear prediction, and its error (F,) on normal rows."""
 
 
 class RecentLevel(Remembering):
@@ -172,9 +180,11 @@ def window_sums(rows: Floats, width: int) -> Floats:
 class SeriesViews:
     """Signed views of one series, row by row."""
 
-    def __init__(self, next_: Floats, ahead: Floats, *, causal: bool, level: Level, number: int) -> None:
-        """Coefficients (F,p+1) of the two predictions; `number` is that of the first row in its series."""
-        self.next, self.ahead = LinearPrediction(NEXT, next_), LinearPrediction(AHEAD, ahead)
+    def __init__(self, predictions: Sequence[Prediction], *, causal: bool, level: Level, number: int) -> None:
+        """`predictions` are of the next row and ahead; `number` is that of the first row in its series."""
+        (next_, next_usual), (ahead, ahead_usual) = predictions
+        self.next = LinearPrediction(NEXT, next_, next_usual)
+        self.ahead = LinearPrediction(AHEAD, ahead, ahead_usual)
         self.level = RecentLevel(number) if level == "recent" else None
         half = ACTIVITY // 2
         self.means = MovingMeans([(half, 0 if causal else ACTIVITY - 1 - half)])

@@ -38,10 +38,10 @@ def box(values: np.ndarray, row: int, before: int, after: int) -> np.ndarray:
     return values[max(0, row - before) : row + after + 1].mean(axis=0)
 
 
-def linear_errors(x: np.ndarray, lags: range, coefficients: np.ndarray) -> np.ndarray:
-    found = np.empty(x.shape)
-    for row in range(len(x)):
-        seen = np.stack([x[max(0, row - lag)] for lag in lags], axis=1)  # (F,p)
+def linear_errors(x: np.ndarray, lags: range, coefficients: np.ndarray, usual: np.ndarray) -> np.ndarray:
+    found = np.tile(usual, (len(x), 1)).astype(np.float64)  # of rows with too few before them
+    for row in range(max(lags), len(x)):
+        seen = np.stack([x[row - lag] for lag in lags], axis=1)  # (F,p)
         found[row] = x[row] - (seen * coefficients[:, :-1]).sum(axis=1) - coefficients[:, -1]
     return found
 
@@ -56,10 +56,11 @@ def recent_level(residual: np.ndarray) -> np.ndarray:
 
 
 def signed_views(rows: np.ndarray, known: ViewStatistics, *, causal: bool) -> dict[str, np.ndarray]:
+    scale = known.live if causal else known.whole
     x, residual, shape = np.split(rows.astype(np.float64), 3, axis=1)
     found = {"shape": shape, "level": residual - recent_level(residual)}
     for name, lags, coefficients in (("next", NEXT, known.next), ("ahead", AHEAD, known.ahead)):
-        errors = linear_errors(x, lags, np.asarray(coefficients))
+        errors = linear_errors(x, lags, np.asarray(coefficients), np.asarray(scale.spread[name]))
         after = 0 if causal else ACTIVITY - 1 - ACTIVITY // 2
         activity = [np.log(box(errors**2, row, ACTIVITY // 2, after) + FLOOR) for row in range(len(x))]
         found |= {name: errors, f"activity {name}": np.stack(activity)}
@@ -81,15 +82,17 @@ def brute_force(rows: np.ndarray, known: ViewStatistics, *, causal: bool, delay:
 
 def statistics(rows: np.ndarray) -> ViewStatistics:
     x, residual, shape = np.split(rows, 3, axis=1)
-    next_, ahead = (fit_linear([x], lags) for lags in (NEXT, AHEAD))
+    predictions = [(fit_linear([x], lags), np.full(F, 0.2, np.float32)) for lags in (NEXT, AHEAD)]
     scales = [
         measure_views(
-            SeriesViews(next_, ahead, causal=causal, level="recent", number=0).add(x, residual, shape, end=True),
+            SeriesViews(predictions, causal=causal, level="recent", number=0).add(x, residual, shape, end=True),
             residual,
         )
         for causal in (False, True)
     ]
-    return ViewStatistics(next=next_.tolist(), ahead=ahead.tolist(), whole=scales[0], live=scales[1])
+    return ViewStatistics(
+        next=predictions[0][0].tolist(), ahead=predictions[1][0].tolist(), whole=scales[0], live=scales[1]
+    )
 
 
 KNOWN = statistics(series(1500, seed=1))
