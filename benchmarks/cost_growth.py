@@ -53,7 +53,9 @@ def exported(model: ModelConfig, folder: Path) -> Path:
         return path
     torch.manual_seed(0)
     scaler = Scaler(mean=[0.0] * model.features, scale=[1.0] * model.features)
-    graph = ScoreGraph(AnomalyTransformer(model).eval(), scaler, DiscrepancyConfig(), ScoreConfig(), None)
+    graph = ScoreGraph(
+        AnomalyTransformer(model).eval(), scaler, DiscrepancyConfig(), ScoreConfig(mode="reconstruction"), None
+    )
     with atomic_path(path) as temporary:
         write(trace(graph, OUTPUTS), temporary)
     windows = torch.randn(2, model.window, model.features)

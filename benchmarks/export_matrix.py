@@ -130,7 +130,7 @@ def setting(args: argparse.Namespace, folder: Path) -> tuple[Checkpoint, str]:
     clean, rows = write_rows(folder, [f"f{j:02}" for j in range(features)], unscaled)
     loaded = load(DataConfig(source=clean), window=100)
     model = replace(PRESETS[preset].model, features=features)
-    checkpoint = fit(loaded, model, TrainConfig(max_steps=1), ScoreConfig())
+    checkpoint = fit(loaded, model, TrainConfig(max_steps=1), ScoreConfig(mode="reconstruction"))
     return checkpoint, args.data or rows
 
 

@@ -22,6 +22,7 @@ Say = Callable[[str], None]
 PROBE_S = 3.0  # for a port to open
 ANSWER_S = 9.0  # for a first answer: who does not give one is no Ray cluster
 CONNECT_S = 60.0  # for one that has answered: on a busy machine it starts a process for every client
+CLIENT_STARTS = 3  # that may fail on a busy machine before it is said
 NOT_STARTED = "Starting Ray client server failed"  # the process for this client; a second one starts on another port
 OBJECT_STORE_BYTES = 80 << 20  # what passes between processes is small: rows are read and written by the workers
 
@@ -174,7 +175,7 @@ def _connect(ray: Any, address: str) -> None:
             f"{address}: the cluster lets nobody in without its token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN, "
             f"which ray get-auth-token tells there"
         )
-    for last in (False, True):
+    for last in [*[False] * CLIENT_STARTS, True]:
         try:
             _in_time(lambda: ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL))
             return

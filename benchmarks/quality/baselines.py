@@ -10,7 +10,7 @@ from sklearn.ensemble import IsolationForest
 
 from at_infer.config import ScoreConfig, ViewStatistics
 from at_infer.models.fusion import Fusion, Normalised, measure_views
-from at_infer.models.views import AHEAD, NEXT, VIEWS, MovingMeans, SeriesViews
+from at_infer.models.views import AHEAD, NEXT, VIEWS, LinearPrediction, MovingMeans, SeriesViews
 from benchmarks.quality.series import GROUPS, Series
 from training.linear import fit_linear
 
@@ -55,16 +55,21 @@ def baselines(series: Series, seed: int = 0) -> Iterator[tuple[str, Floats]]:
 def view_scores(train: Floats, test: Floats) -> Iterator[tuple[str, Floats]]:
     """The product's views and fusion, with a moving average in place of a reconstruction and the raw level."""
     cut = len(train) - max(int(VALIDATION * len(train)), min(110, len(train) - 101))
-    next_, ahead = (fit_linear([train[:cut]], lags) for lags in (NEXT, AHEAD))
+    predictions = []
+    for lags in (NEXT, AHEAD):
+        fitted = fit_linear([train[:cut]], lags)
+        errors = LinearPrediction(lags, fitted, np.zeros(train.shape[1], np.float32)).errors(train[cut:])
+        predictions.append((fitted, np.sqrt(np.square(errors[max(lags) :]).mean(axis=0))))
     parts = []
     for x in (train[cut:], test):
-        views = SeriesViews(next_, ahead, causal=False, level="recent", number=0)
+        views = SeriesViews(predictions, causal=False, level="recent", number=0)
         parts.append(views.add(x, x, x - moving_mean(x, LOCAL), end=True))
     scale = measure_views(parts[0], train[cut:])
     deviations = np.square(Normalised(scale, "recent")(parts[1])).reshape(len(test), len(VIEWS), -1)
     for view, name in LINEAR_VIEWS.items():
         yield name, np.sqrt(moving_mean(deviations[:, VIEWS.index(view)], SMOOTH)).mean(axis=1)
-    known = ViewStatistics(next=next_.tolist(), ahead=ahead.tolist(), whole=replace(scale, unit=1.0), live=scale)
+    next_, ahead = (fitted.tolist() for fitted, _ in predictions)
+    known = ViewStatistics(next=next_, ahead=ahead, whole=replace(scale, unit=1.0), live=scale)
     fusion = Fusion(known, ScoreConfig(), causal=False)
     rows = np.concatenate([test, test, test - moving_mean(test, LOCAL)], axis=1)
     yield WITHOUT_NETWORK, np.concatenate([fusion.add(rows), fusion.end()])[:, 0]

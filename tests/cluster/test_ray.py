@@ -95,10 +95,10 @@ def actors() -> list[int]:
     "options",
     [
         [],
-        [*KEYS, "--stride", "7", "--smooth", "9", "--threshold", "1.5", "--explain", "all"],
-        [*KEYS, "--align", "last", "--smooth", "6", "--threshold", "1.5"],
+        [*KEYS, "--stride", "7", "--threshold", "1.5", "--explain", "all"],
+        [*KEYS, "--align", "last", "--delay", "5", "--threshold", "1.5"],
     ],
-    ids=["one series", "stride and smoothing", "causal and smoothing"],
+    ids=["one series", "stride", "causal and late"],
 )
 def test_scores_equal_those_of_the_plain_command_row_for_row(
     run_cli: Cli, cluster: Any, models: Path, source: Path, out: Path, tmp_path: Path, options: list[str]
@@ -203,7 +203,7 @@ def test_a_killed_worker_is_replaced_and_nothing_is_lost_or_doubled(
 
 
 def test_a_poisoned_file_is_named_and_the_others_are_kept(
-    run_cli: Cli, cluster: Any, models: Path, source: Path, out: Path, tmp_path: Path
+    run_cli: Cli, cluster: Any, plain_models: Path, source: Path, out: Path, tmp_path: Path
 ) -> None:
     healthy = {path: path.read_bytes() for path in source.iterdir()}
     bad = pl.read_parquet(source / "1.parquet")
@@ -211,7 +211,7 @@ def test_a_poisoned_file_is_named_and_the_others_are_kept(
         source / "1.parquet"
     )
     (source / "3.parquet").write_bytes(healthy[source / "2.parquet"][:-300])
-    command = ["score", source, "--engine", models / "model.onnx", "--series-per-file", "--time-column", "t"]
+    command = ["score", source, "--engine", plain_models / "model.onnx", "--series-per-file", "--time-column", "t"]
     command += ["--threads", "1", "--batch-size", "1"]
     spread = [*command, "-o", out, "--ray", "auto", "--split-rows", "200"]
     message = one_line(run_cli(*spread))
