@@ -32,7 +32,7 @@ def folder_of(work: Path, series: Series, seed: int) -> Path:
 def train(series: Series, folder: Path, seed: int) -> Path:
     """The exported model of a series, kept in `folder`: nothing but names of columns is given."""
     model = folder / "model.onnx"
-    if not model.exists():
+    if not model.with_name("model.associations.onnx").exists():  # the last file that an export writes
         with tempfile.TemporaryDirectory() as name:
             rows, checkpoint = Path(name, "train.parquet"), Path(name, "ckpt.pt")
             series.train.write_parquet(rows)
