@@ -2,12 +2,13 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+import torch
 from sklearn.metrics import average_precision_score
 
 from benchmarks import live_quality
@@ -48,7 +49,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def typed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[list[str]]]:
     """The commands that were run; training takes two steps."""
     found: list[list[str]] = []
     run = commands.at_infer
@@ -58,7 +59,8 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         run(*words, *(STEPS if words[0] == "train" else ()))
 
     monkeypatch.setattr(commands, "at_infer", noted)
-    return found
+    yield found
+    torch.set_flush_denormal(False)  # Hypothesis refuses to draw floats where training has switched it on
 
 
 def run(monkeypatch: pytest.MonkeyPatch, main: Callable[[], None], data: Path, out: str, *words: object) -> None:
