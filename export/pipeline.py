@@ -171,10 +171,16 @@ def _make(
 ) -> tuple[onnx.ModelProto, Metadata]:
     """One graph, after the parity check."""
     score = replace(checkpoint.score, mode=config.score_mode or checkpoint.score.mode)
+    if score.mode == "fusion" and "score" in (config.outputs or ()):
+        raise ExportError(
+            "outputs: mode fusion forms its score from more rows than a window has, and its graph returns "
+            "reconstruction and shape; leave outputs out, or choose another score mode"
+        )
     discrepancy = replace(checkpoint.discrepancy, head_rule=head_rule(score.mode, checkpoint.discrepancy))
     validation = checkpoint.validation
     if score.mode != checkpoint.score.mode:
-        if not all(score.mode in record.quantiles for record in validation):
+        validation = [record for record in validation if score.mode in record.quantiles]  # not of every delay
+        if not any(record.align == "window" for record in validation):
             raise CheckpointError(f"checkpoint: kept no validation scores of mode {score.mode}; train the model again")
         validation = [
             replace(

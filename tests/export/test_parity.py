@@ -83,7 +83,7 @@ def test_every_score_mode_passes(trace, mode, precision, normalise):
 
 @pytest.mark.slow
 def test_the_associations_graph_passes(trace):
-    source = checkpoint()
+    source = checkpoint(score=PLAIN)
     reference = AssociationsGraph(source.network(), source.scaler)
     figures = parity.check(trace(reference, reference.outputs), reference, precision="fp32", threshold=0.0)
     assert "prior_1" in figures["scale floor"]
@@ -110,7 +110,7 @@ def test_lower_precisions_pass_with_their_own_tolerances_and_fail_with_those_of_
 @pytest.mark.parametrize("kind", ["prior", "series", "sigma"])
 def test_associations_of_int8_that_are_wrong_are_refused(trace, kind):
     """Tolerances are wide there, but not so wide that any probability passes."""
-    source = checkpoint()
+    source = checkpoint(score=PLAIN)
     reference = AssociationsGraph(source.network(), source.scaler)
     model = edited(trace(reference, reference.outputs))
     name = f"{kind}_1"
@@ -159,7 +159,7 @@ def test_tolerances_can_be_given(traced):
 
 
 def test_extreme_windows_hold_zeros_constants_and_spikes():
-    source = checkpoint()
+    source = checkpoint(score=PLAIN)
     windows = parity.extreme_windows(
         source.model, np.asarray(source.scaler.mean, np.float32), np.asarray(source.scaler.scale, np.float32)
     )

@@ -29,12 +29,12 @@ def shapes(values) -> dict[str, list[str | int]]:
 
 @pytest.fixture(scope="module")
 def traced(trace) -> onnx.ModelProto:
-    return trace(score_graph(checkpoint()), OUTPUTS)
+    return trace(score_graph(checkpoint(score=PLAIN)), OUTPUTS)
 
 
 @pytest.fixture(scope="module")
 def associations(trace) -> onnx.ModelProto:
-    graph = AssociationsGraph(checkpoint().network(), checkpoint().scaler)
+    graph = AssociationsGraph(checkpoint(score=PLAIN).network(), checkpoint().scaler)
     return trace(graph, graph.outputs)
 
 
@@ -126,7 +126,7 @@ def test_numpy_turns_associations_into_the_fused_graphs_answers(associations, di
     ("dtype", "every_product"), [(torch.float16, False), (torch.float16, True), (torch.bfloat16, False)]
 )
 def test_lower_precision_is_written_into_the_types_and_spares_the_rest(trace, dtype, every_product):
-    source = checkpoint()
+    source = checkpoint(score=PLAIN)
     network = source.network()
     lower_precision(network, dtype, every_product=every_product)
     model = trace(ScoreGraph(network, source.scaler, source.discrepancy, source.score, source.normal), OUTPUTS)
@@ -152,7 +152,7 @@ def test_lower_precision_is_written_into_the_types_and_spares_the_rest(trace, dt
 
 @pytest.mark.slow
 def test_huge_batches_and_single_windows_agree(traced):
-    windows = raw_windows(65, checkpoint())
+    windows = raw_windows(65, checkpoint(score=PLAIN))
     session = open_session(traced.SerializeToString())
     together = session.run(["score"], {"window": windows})[0]
     alone = np.concatenate([session.run(["score"], {"window": w[None]})[0] for w in windows])
