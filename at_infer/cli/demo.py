@@ -58,12 +58,11 @@ def steps(folder: Path, *, quick: bool) -> Iterator[list[str]]:
     rows = ["--rows", "600", "300", "600"] if quick else []
     size = ["--width", "8", "--heads", "2", "--layers", "1", "--max-steps", "20"] if quick else []
     test = str(data / "test.parquet")
-    yield ["generate", "-o", str(data), "--kind", "multivariate", *rows]
+    yield ["generate", "-o", str(data), "--kind", "multivariate", "--share", "0.003", *rows]
     yield [
         *("train", str(data / "train.parquet"), "-o", str(folder / "ckpt.pt")),
         *("--validation", str(data / "validation.parquet"), "--time-column", "timestamp"),
         *size,
-        *("--score-mode", "reconstruction"),  # half of the anomalies are single rows
     ]
     yield ["export", str(folder / "ckpt.pt"), "--check-data", str(data / "validation.parquet")]
     yield ["score", test, "--engine", str(model), "-o", str(scores), "--explain", "top"]
