@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from at_infer import datasets
-from at_infer.config import PRESETS, ExportPrecision, Scaler, ScoreConfig, TrainConfig
+from at_infer.config import PRESETS, ExportPrecision, Scaler, ScoreConfig, ScoreMode, TrainConfig
 from at_infer.engines import open_engine
 from at_infer.engines.tensorrt.batching import BatchProfile
 from at_infer.engines.tensorrt.modules import load_flavour
@@ -35,6 +35,7 @@ from at_infer.models.criterion import Floats, anomaly_score, error_and_discrepan
 from at_infer.models.metadata import Metadata
 from at_infer.scoring.real_windows import real_windows
 from at_infer.tables import write_table
+from at_infer.thresholds.ratio import carried_threshold
 from export import parity
 from export.graphs import ScoreGraph
 from export.pipeline import REAL_WINDOWS, ExportConfig, Exported, export_model
@@ -110,6 +111,7 @@ def main() -> None:
 def run(args: argparse.Namespace, folder: Path) -> None:
     """The whole benchmark, with its files in `folder`."""
     checkpoint, data = setting(args, folder)
+    checkpoint = of_windows(checkpoint)
     precisions = args.precision or get_args(ExportPrecision)
     entries = [entry for precision in precisions for entry in export(precision, checkpoint, data, folder)]
     windows = real_windows(data, checkpoint, most=REAL_WINDOWS)
@@ -142,6 +144,19 @@ def write_rows(folder: Path, columns: list[str], scaler: Scaler) -> tuple[str, s
         values = (np.asarray(scaler.mean) + np.asarray(scaler.scale) * parts[name].values).astype(np.float32)
         write_table(path, dict(zip(columns, values.T, strict=True)))
     return str(paths["train"]), str(paths["test"])
+
+
+def of_windows(checkpoint: Checkpoint) -> Checkpoint:
+    """Mode `fusion` looks at more than windows; here its error, mode `reconstruction`, stands for it."""
+    if checkpoint.score.mode != "fusion":
+        return checkpoint
+    mode: ScoreMode = "reconstruction"
+    kept = [record for record in checkpoint.validation if mode in record.quantiles]
+    records = [
+        replace(of, threshold=carried_threshold(of.threshold, checkpoint.quantile_levels, of.quantiles[mode]))
+        for of in kept
+    ]
+    return replace(checkpoint, score=ScoreConfig(mode=mode), validation=records)
 
 
 def export(precision: ExportPrecision, checkpoint: Checkpoint, data: str, folder: Path) -> Iterator[Entry]:

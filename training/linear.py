@@ -10,7 +10,7 @@ Floats = NDArray[np.float32]
 
 RIDGE = 1e-3
 """Added to the variance of each lag, in squared units of the scaler."""
-MOST_ROWS = 200_000
+MOST_ROWS = 50_000
 """The last ones count; more would not change 21 numbers."""
 
 

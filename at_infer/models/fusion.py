@@ -67,12 +67,14 @@ class Normalised:
 
 def measure_views(views: Floats, residuals: Floats) -> ViewScale:
     """Statistics of signed views (n,6F) of validation rows, the level against its recent past, and of the residuals."""
-    parts = [*np.split(views.astype(np.float64), len(VIEWS), axis=1), residuals.astype(np.float64)]
-    found: dict[str, NDArray[np.float64]] = dict(zip([*VIEWS, "fixed level"], parts, strict=True))
+    parts = [*np.split(views, len(VIEWS), axis=1), residuals]
+    found: dict[str, Floats] = dict(zip([*VIEWS, "fixed level"], parts, strict=True))
     activities = [name for name in found if name.startswith("activity")]
-    centre = {name: found[name].mean(axis=0).tolist() for name in activities}
-    spread = {name: np.sqrt(np.square(part).mean(axis=0) + FLOOR).tolist() for name, part in found.items()}
-    spread |= {name: np.maximum(found[name].std(axis=0), STD_FLOOR).tolist() for name in activities}
+    centre = {name: found[name].mean(axis=0, dtype=np.float64).tolist() for name in activities}
+    squares = {name: np.square(part).mean(axis=0, dtype=np.float64) for name, part in found.items()}
+    spread = {name: np.sqrt(square + FLOOR).tolist() for name, square in squares.items()}
+    for name in activities:
+        spread[name] = np.maximum(found[name].std(axis=0, dtype=np.float64), STD_FLOOR).tolist()
     return ViewScale(centre=centre, spread=spread)
 
 
