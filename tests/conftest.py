@@ -82,6 +82,12 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def _denormals_count() -> None:
+    """Training in this process, by any fixture, flushes them to zero, and scores next to zero would be equal to it."""
+    torch.set_flush_denormal(False)
+
+
 @pytest.fixture
 def write_parquet(tmp_path: Path) -> WriteParquet:
     """Write columns, given as a frame or by name, as a Parquet file in the test's folder."""
