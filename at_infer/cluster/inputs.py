@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from at_infer.cluster.splits import Offsets, SeriesSpan
 from at_infer.errors import DataError
 from at_infer.scoring.options import ShortSeries
-from at_infer.scoring.rows import short_series_message
+from at_infer.scoring.series import short_series_message
 from at_infer.tables.columns import Columns, Place, Survey
 
 

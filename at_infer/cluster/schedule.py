@@ -7,7 +7,7 @@ from at_infer.cluster.manifest import SplitEntry, split_file
 from at_infer.cluster.scoring import SplitTask
 from at_infer.cluster.splits import Split, cut, pack
 from at_infer.models.kinds import json_sha256
-from at_infer.scoring.rows import RowSettings
+from at_infer.scoring.settings import RowSettings
 from at_infer.tables.columns import FileRows, Place
 
 

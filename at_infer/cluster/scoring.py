@@ -11,8 +11,9 @@ import numpy as np
 from at_infer.cluster.splits import SeriesPiece, Split
 from at_infer.scoring.columns import scored_columns, scored_properties
 from at_infer.scoring.overlap import ReadAhead
-from at_infer.scoring.rows import Bools, RowScorer
+from at_infer.scoring.rows import RowScorer
 from at_infer.scoring.scorer import Scorer
+from at_infer.scoring.series import Bools
 from at_infer.scoring.windows import Floats
 from at_infer.tables.columns import Columns, FileRows
 from at_infer.tables.parts import CarriedRows

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from at_infer.scoring.rows import RowSettings
+from at_infer.scoring.settings import RowSettings
 
 SPLIT_S = 10.0
 """Seconds of work in a split; benchmarks/scale_out.py shows why, docs/scaling.md the figures."""

@@ -14,8 +14,8 @@ from at_infer.errors import ConfigError, DataError
 from at_infer.live.state import load_state, save_state
 from at_infer.live.times import Moment, Time, check_order, moment, seconds
 from at_infer.scoring.options import EngineOptions, ScoreOptions
-from at_infer.scoring.rows import Bools, SeriesState
 from at_infer.scoring.scorer import Scorer
+from at_infer.scoring.series import Bools, SeriesState
 from at_infer.scoring.windows import Floats
 from at_infer.tables.clock import Seconds
 

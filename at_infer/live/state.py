@@ -12,7 +12,7 @@ import numpy as np
 from at_infer.errors import ConfigError, DataError
 from at_infer.live.times import as_json, moment
 from at_infer.output import atomic_path
-from at_infer.scoring.rows import SeriesState
+from at_infer.scoring.series import SeriesState
 from at_infer.scoring.windows import Floats
 
 if TYPE_CHECKING:

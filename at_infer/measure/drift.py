@@ -13,8 +13,10 @@ from at_infer.measure.drift_blocks import SUSTAINED_BLOCKS, Finding, Floats, Ref
 from at_infer.models.fusion import LARGEST
 from at_infer.models.metadata import Metadata
 from at_infer.scoring.options import EngineOptions, InputOptions, ScoreOptions
-from at_infer.scoring.rows import Finisher, RowScorer, SeriesState
+from at_infer.scoring.rows import RowScorer
 from at_infer.scoring.scorer import Scorer
+from at_infer.scoring.series import SeriesState
+from at_infer.scoring.settings import Finisher
 from at_infer.tables.clock import Seconds
 from at_infer.tables.row_stream import RowStream
 from at_infer.tables.scores import ScoredFile

@@ -4,140 +4,30 @@
 one score per row, smoothed, and given out by `take`. File, cluster, stream and Python scoring all call this.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
-from at_infer.config import Fill
 from at_infer.errors import DataError, EngineError
-from at_infer.models.season import Season, Seconds
+from at_infer.models.season import Seconds
 from at_infer.scoring.missing import Filler
-from at_infer.scoring.options import BadRows, ShortSeries
-from at_infer.scoring.windows import Floats, LastOfWindow, Merger, Starts, WindowLayout
+from at_infer.scoring.series import (
+    Bools,
+    Padded,
+    ScoredRows,
+    ScoringCounts,
+    SeriesState,
+    Unscored,
+    short_series_message,
+)
+from at_infer.scoring.settings import RowSettings
+from at_infer.scoring.windows import Floats, Starts
 
-Bools = NDArray[np.bool_]
 ScoreWindows = Callable[[Floats], Floats]
 """Raw windows (B,N,F) -> what the engine says of each row (B,N,C)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowSettings:
-    """How rows become scores."""
-
-    layout: WindowLayout
-    columns: Sequence[str]
-    """Names of the features, in order."""
-    mean: Sequence[float]
-    """Of the features in the training data."""
-    fill: Fill = "error"
-    season: Season | None = None
-    """Subtracted from the rows before anything else, gaps included: a gap repeats a deviation from the season."""
-    window_channels: int = 1
-    """What the engine says of each row of a window."""
-    channels: int = 1
-    """What comes out: the score, and whatever is wanted beside it."""
-    finish: Callable[[], "Finisher"]
-    """The last step, afresh for each series: from merged rows to scores."""
-    reach: tuple[int, int] = (0, 0)
-    """Rows before and behind a row that the last step looks at."""
-    grid: int = 1
-    """A series may be read from every row of it that this divides, with the same scores further down."""
-    short_series: ShortSeries = "error"
-    on_bad_rows: BadRows | Literal["keep"] = "error"
-    """`keep`: an infinite score stays, as a stream must not stop; the caller lets no row pass that is not finite."""
-
-    @property
-    def lookback(self) -> int:
-        """How many rows before a row its score may depend on."""
-        return self.layout.reach + self.reach[0]
-
-    @property
-    def lookahead(self) -> int:
-        """How many rows behind a row its score may depend on."""
-        return (self.layout.delay if self.layout.align == "last" else self.layout.reach) + self.reach[1]
-
-    def read(self, first: int, end: int, series_rows: int) -> tuple[int, int]:
-        """Rows of a series to read so that rows `first` to `end` get the scores they have in the whole series."""
-        stride, grid = self.layout.stride, math.lcm(self.layout.stride, self.grid)
-        begin = max(0, first - self.lookback) // grid * grid
-        # A window ends there, so that the rule for the end of a series finds no tail to cover.
-        windows = -(-max(0, end + self.lookahead - begin - self.layout.window) // stride)
-        return begin, min(series_rows, begin + self.layout.window + windows * stride)
-
-
-class Finisher(Protocol):
-    """Turns the merged rows of one series into scores, in order."""
-
-    def add(self, rows: Floats) -> Floats:
-        """Rows (n,C), NaN without a score -> rows that are final."""
-
-    def end(self) -> Floats:
-        """The rows that are left."""
-
-    def remember(self) -> dict[str, Any]:
-        """What the scores of rows to come depend on: numbers and arrays by name."""
-
-    def recall(self, kept: dict[str, Any]) -> None:
-        """Go on where `remember` was asked."""
-
-
-@dataclass(slots=True)
-class ScoringCounts:
-    """What happened to the rows."""
-
-    rows: int = 0
-    windows: int = 0
-    bad_windows: int = 0
-    """Windows not scored because of a bad row, or because the engine found no finite score."""
-    series: int = 0
-    short_series: int = 0
-    """Series shorter than a window, skipped or padded."""
-
-
-@dataclass(slots=True, eq=False)
-class SeriesState:
-    """One series under way."""
-
-    name: str
-    filler: Filler
-    merger: Merger
-    finisher: Finisher
-    first_row: int
-    """Row of the whole input that it starts with."""
-    buffer: Floats
-    """The last rows: those that are in no window yet, and those that a tail window would reach back to."""
-    bad: Bools
-    rows: int = 0
-    next_start: int = 0
-
-    def remember(self) -> dict[str, Any]:
-        """All that the scores of rows to come depend on; nothing may wait for the engine, and no row may be bad."""
-        own = {"rows": self.rows, "next_start": self.next_start, "buffer": self.buffer}
-        return own | {f"finisher.{name}": value for name, value in self.finisher.remember().items()}
-
-    def recall(self, kept: dict[str, Any]) -> None:
-        """Go on where `remember` was asked."""
-        self.rows, self.next_start, self.buffer = kept["rows"], kept["next_start"], kept["buffer"]
-        self.bad = np.zeros(len(self.buffer), np.bool_)
-        if self.rows:
-            self.filler.last = self.buffer[-1].copy()
-        assert isinstance(self.merger, LastOfWindow), "only rows that are scored one by one have a memory"
-        self.merger.done = max(0, self.rows - self.merger.delay)
-        own = "finisher."
-        self.finisher.recall({name.removeprefix(own): v for name, v in kept.items() if name.startswith(own)})
-
-
-class ScoredRows(NamedTuple):
-    """Consecutive rows of one series whose scores are final."""
-
-    series: SeriesState
-    channels: Floats
-    """(r,C), the score first; NaN: no score."""
 
 
 class _Windows(NamedTuple):
@@ -371,52 +261,12 @@ class RowScorer:
         self.counts.short_series += 1
         if policy == "skip":
             if self.layout.align == "window":  # the other one gives out rows without a score by itself
-                series.merger = _Unscored(self.settings.window_channels)
+                series.merger = Unscored(self.settings.window_channels)
             return
         # The first row repeated in front, as if nothing had happened before.
         missing = n - series.rows
         series.buffer = np.concatenate([np.repeat(series.buffer[:1], missing, axis=0), series.buffer])
         series.bad = np.concatenate([np.repeat(series.bad[:1], missing), series.bad])
-        series.merger = _Padded(self.settings.window_channels, missing)
+        series.merger = Padded(self.settings.window_channels, missing)
         series.rows = n
         self._enqueue(series, np.zeros(1, np.int64))
-
-
-def short_series_message(name: str, rows: int, window: int) -> str:
-    """What is wrong with a series that has no full window."""
-    who = f"series {name!r}" if name else "the input"
-    ways = "skip or pad" if rows else "skip"
-    return f"{who}: has {rows} rows, fewer than the model's window of {window}; pass --short-series {ways}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Unscored:
-    """A series that is skipped: its rows come out without a score."""
-
-    channels: int
-
-    def add(self, starts: Starts, scores: Floats) -> Floats:
-        raise NotImplementedError
-
-    def until(self, rows: int) -> Floats:
-        raise NotImplementedError
-
-    def end(self, rows: int) -> Floats:
-        return np.full((rows, self.channels), np.nan, np.float32)
-
-
-@dataclass(frozen=True, slots=True)
-class _Padded:
-    """A series filled up in front to one window: the padding is dropped again."""
-
-    channels: int
-    padding: int
-
-    def add(self, starts: Starts, scores: Floats) -> Floats:  # noqa: ARG002 - there is one window
-        return scores[0, self.padding :]
-
-    def until(self, rows: int) -> Floats:
-        raise NotImplementedError
-
-    def end(self, rows: int) -> Floats:  # noqa: ARG002 - nothing is held back
-        return np.empty((0, self.channels), np.float32)

@@ -18,8 +18,9 @@ from at_infer.scoring.columns import added_columns, scored_columns, scored_prope
 from at_infer.scoring.identity import differences, run_identity
 from at_infer.scoring.options import EngineOptions, InputOptions, ScoreOptions
 from at_infer.scoring.overlap import ReadAhead, WriteBehind
-from at_infer.scoring.rows import RowScorer, SeriesState
+from at_infer.scoring.rows import RowScorer
 from at_infer.scoring.scorer import Scorer
+from at_infer.scoring.series import SeriesState
 from at_infer.scoring.windows import Floats
 from at_infer.tables.parts import CarriedRows, Parts, check_names
 from at_infer.tables.row_stream import Carried, Chunk, RowStream

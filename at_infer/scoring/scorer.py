@@ -24,7 +24,9 @@ from at_infer.models.fusion import Fusion
 from at_infer.models.metadata import Metadata
 from at_infer.models.views import LEVEL_STEP
 from at_infer.scoring.options import EngineOptions, ScoreOptions
-from at_infer.scoring.rows import Bools, Finisher, RowScorer, RowSettings
+from at_infer.scoring.rows import RowScorer
+from at_infer.scoring.series import Bools
+from at_infer.scoring.settings import Finisher, RowSettings
 from at_infer.scoring.windows import Floats, MovingMean, WindowLayout
 from at_infer.tables.clock import times_to_seconds
 from at_infer.thresholds.choose import choose_for_scoring

@@ -25,8 +25,8 @@ from at_infer.cluster.splits import (
 )
 from at_infer.models.season import Season
 from at_infer.scoring.options import ScoreOptions
-from at_infer.scoring.rows import RowSettings
 from at_infer.scoring.score_file import score_file
+from at_infer.scoring.settings import RowSettings
 from at_infer.scoring.windows import MovingMean
 from at_infer.scoring.windows import WindowLayout as Layout
 from at_infer.tables.columns import Columns, Place, Survey

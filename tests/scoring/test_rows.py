@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from at_infer.errors import DataError, EngineError
-from at_infer.scoring.rows import RowScorer, RowSettings
+from at_infer.scoring.rows import RowScorer
+from at_infer.scoring.settings import RowSettings
 from at_infer.scoring.windows import MovingMean
 from at_infer.scoring.windows import WindowLayout as Layout
 
