@@ -79,16 +79,16 @@ class ExportConfig(Config):
         if self.outputs is not None and not (self.outputs and set(self.outputs) <= set(get_args(Output))):
             raise ExportError(f"outputs: {', '.join(self.outputs)} are not all of {', '.join(get_args(Output))}")
         if (self.atol is None) != (self.rtol is None):
-            raise ExportError("tolerance: --atol and --rtol go together; give both or neither")
+            raise ExportError("tolerance: `atol` and `rtol` go together; give both or neither")
         if self.precision == "int8" and self.calibration is None:
-            raise ExportError("precision: int8 needs real rows to calibrate on; pass --calibration data.parquet")
+            raise ExportError("precision: int8 needs real rows to calibrate on; pass calibration='data.parquet'")
         if self.on_turing and self.precision != "fp16":
             raise ExportError(
                 f"compute capability 75: TensorRT-RTX has no {self.precision} matrix products on Turing; export with "
-                f"--precision fp16, or leave 75 out"
+                f"precision='fp16', or leave 75 out"
             )
         if self.engine != "none" and self.precision == "int8-dynamic" and self.engine != "auto":
-            raise ExportError("precision: int8-dynamic is for CPUs; use --precision int8 for an engine")
+            raise ExportError("precision: int8-dynamic is for CPUs; use precision='int8' for an engine")
 
     @property
     def on_turing(self) -> bool:
@@ -282,7 +282,7 @@ def _why_no_engine(config: ExportConfig) -> str | None:
     if config.engine == "none":
         return None
     if config.precision == "int8-dynamic":
-        return "no engine: int8-dynamic is for CPUs; use --precision int8 for one"
+        return "no engine: int8-dynamic is for CPUs; use precision='int8' for one"
     return "no engine: neither TensorRT nor TensorRT-RTX is installed; pip install 'at-infer[rtx]' builds one anywhere"
 
 

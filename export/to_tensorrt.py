@@ -53,7 +53,7 @@ def choose_flavour(engine: EngineChoice) -> Flavour | None:
         try:
             find_gpu("TensorRT's builder")
         except EngineError as error:
-            raise ExportError(f"{error}; to build without a GPU, use --engine rtx") from None
+            raise ExportError(f"{error}; to build without a GPU, use engine='rtx'") from None
     return engine
 
 
@@ -66,7 +66,7 @@ def parse_compute_capabilities(text: str) -> list[int]:
         if number in JETSON_CAPABILITIES:
             raise ConfigError(
                 f"compute capability {number}: is {JETSON_CAPABILITIES[number]}, which TensorRT-RTX does not target; "
-                "run the export on the device itself, with --engine tensorrt"
+                "run the export on the device itself, with engine='tensorrt'"
             )
         if number not in RTX_CAPABILITIES:
             known = ", ".join(map(str, RTX_CAPABILITIES))
@@ -218,13 +218,13 @@ def _add_profile(builder: Any, config: Any, window: Any, batch: BatchProfile) ->
 def _targets(trt: Any, flavour: Flavour, asked: Sequence[int] | None, precision: str) -> list[int]:
     """Compute capabilities to build for, after checking that the precision exists there."""
     if precision == "int8-dynamic":
-        raise ExportError("precision int8-dynamic: is for CPUs; TensorRT needs --precision int8 and calibration data")
+        raise ExportError("precision int8-dynamic: is for CPUs; TensorRT needs precision='int8' and calibration data")
     if flavour == "tensorrt":
         found = find_gpu("TensorRT's builder").compute_capability
         if asked is not None and list(asked) != [found]:
             raise ExportError(
                 f"compute capability {', '.join(map(str, asked))}: TensorRT builds only for the GPU at hand, {found}; "
-                "use --engine rtx for others"
+                "use engine='rtx' for others"
             )
         return [found]
     if asked is None:
@@ -233,7 +233,7 @@ def _targets(trt: Any, flavour: Flavour, asked: Sequence[int] | None, precision:
     if 75 in numbers and precision in ("fp32", "bf16"):
         raise ExportError(
             f"compute capability 75: TensorRT-RTX has no {precision} matrix products on Turing; "
-            "export with --precision fp16, or leave 75 out"
+            "export with precision='fp16', or leave 75 out"
         )
     return numbers
 

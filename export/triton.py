@@ -59,7 +59,7 @@ def write_repository(
     if smallest > 1:
         raise ExportError(
             f"{plan_path or onnx_path}: takes at least {smallest} windows, but a request to Triton may hold one; "
-            f"export with --batch 1:{best}:{largest}"
+            f"export with batch='1:{best}:{largest}'"
         )
     if plan_path is not None:
         _check_plan(plan_path, onnx_path, metadata)
@@ -103,7 +103,7 @@ def _check_plan(path: Path, onnx_path: Path, metadata: Metadata) -> None:
     if flavour != "tensorrt":
         found = "not a plan" if flavour is None else f"a plan of {TITLES[flavour]}"
         raise ExportError(
-            f"{path}: is {found}, and Triton loads plans of standard TensorRT only; build one with --engine tensorrt, "
+            f"{path}: is {found}, and Triton loads plans of standard TensorRT only; build one with engine='tensorrt', "
             "or let Triton serve the ONNX file alone"
         )
     built_from = (metadata.engine or {}).get("onnx_sha256")

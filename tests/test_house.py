@@ -1,6 +1,7 @@
 """The house: each folder of at_infer imports only from those above it, in the order in which data pass through them."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,31 @@ def test_a_folder_imports_only_from_those_above_it(path: Path) -> None:
         assert other is not None
         assert FLOOR[other] <= FLOOR[own], f"imports {module}"
         assert other not in APART.get(own, set()), f"imports {module}"
+
+
+LIBRARY = sorted(
+    path
+    for folder in (ROOT, ROOT.parent / "training", ROOT.parent / "export")
+    for path in folder.rglob("*.py")
+    if ROOT / "cli" not in path.parents
+)
+
+
+def raised_texts(path: Path) -> list[str]:
+    """What the errors say that a file raises; what is filled in stands as {}."""
+    return [
+        "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in text.values)
+        if isinstance(text, ast.JoinedStr)
+        else str(text.value)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)
+        for text in node.exc.args
+        if isinstance(text, ast.JoinedStr | ast.Constant)
+    ]
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=lambda path: str(path.relative_to(ROOT.parent)))
+def test_errors_of_the_library_name_parameters_and_leave_options_to_the_command_line(path: Path) -> None:
+    for text in raised_texts(path):
+        bare = re.sub(r"(at-infer [a-z]+|ray start)( [^;,)]*)?", "", text)
+        assert not re.search(r"--[a-z]", bare), text

@@ -94,7 +94,7 @@ class Checkpoint:
         if not isinstance(content, dict) or not isinstance(content.get("format"), int):
             hint = ""
             if isinstance(content, dict) and any(str(key).startswith("encoder.attn_layers") for key in content):
-                hint = "; it looks like one of the published implementation, load it with --published"
+                hint = "; it looks like one of the published implementation, load it with `published`"
             raise CheckpointError(f"{path}: is not a checkpoint of at-infer{hint}")
         if content["format"] not in (1, FORMAT):
             raise CheckpointError(

@@ -114,13 +114,13 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
         longest = max(end - first for first, end in train_spans)
         raise DataError(
             f"{table.source}: the longest training part has {longest} rows, fewer than a window of {window}; "
-            f"give more rows or a smaller --window"
+            f"give more rows or a smaller `window`"
         )
     if not len(validation_starts):
         longest = max(end - first for first, end in validation_spans)
         raise DataError(
             f"{other.source}: the longest validation part has {longest} rows, fewer than a window of {window}; "
-            f"give a larger --validation, another file for it, or a smaller --window"
+            f"give a larger `validation`, another file for it, or a smaller `window`"
         )
 
     notes = _notes(table, train_spans, validation_spans, window)
@@ -169,11 +169,11 @@ def _read(config: DataConfig, source: str, columns: list[str] | None) -> Table:
     missing = _count_missing(table.values)
     for name, count in zip(table.columns, missing, strict=True):
         if count == len(table.values):
-            raise DataError(f"{source}: column {name!r} has no value at all; leave it out with --exclude {name}")
+            raise DataError(f"{source}: column {name!r} has no value at all; leave it out with exclude={name!r}")
     if config.fill == "error" and missing.any():
         gaps = [f"{name} ({count})" for name, count in zip(table.columns, missing, strict=True) if count]
         shown = ", ".join(gaps[:8]) + (f" and {len(gaps) - 8} more columns" if len(gaps) > 8 else "")
-        raise DataError(f"{source}: missing values in {shown}; pass --fill forward or --fill mean, or drop them")
+        raise DataError(f"{source}: missing values in {shown}; pass fill='forward' or fill='mean', or drop them")
     return table
 
 
@@ -233,7 +233,7 @@ def _fit_scaler(table: Table, spans: list[Span]) -> Scaler:
     for name, known in zip(table.columns, count, strict=True):
         if known == 0:
             raise DataError(
-                f"{table.source}: column {name!r} has no value in the training part; leave it out with --exclude {name}"
+                f"{table.source}: column {name!r} has no value in the training part; leave it out with exclude={name!r}"
             )
     mean /= count
     for block in _blocks(table.values, spans):
@@ -273,7 +273,7 @@ def _notes(table: Table, train_spans: list[Span], validation_spans: list[Span], 
     if clocks:
         notes.append(
             f"{', '.join(clocks)} rises steadily like a clock or row number and is learnt as a feature; "
-            f"if that is not meant, pass --time-column or --exclude"
+            f"if that is not meant, pass `time_column` or `exclude`"
         )
     return notes
 

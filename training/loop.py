@@ -260,7 +260,7 @@ class _Run:
                 self.resume_path.unlink(missing_ok=True)  # a run that continues from it would end here again
             raise DataError(
                 f"training: the {what} is not finite after step {self.state.position.step}; "
-                f"lower --learning-rate or look at the data for extreme values"
+                f"lower `learning_rate` or look at the data for extreme values"
             )
 
     def _identity(self) -> dict[str, Any]:
@@ -309,7 +309,7 @@ def _out_of_memory(batch_size: int) -> Iterator[None]:
     except RuntimeError as error:
         if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
             raise ConfigError(
-                f"training: memory does not suffice; lower --batch-size ({batch_size}), --width or --window"
+                f"training: memory does not suffice; lower `batch_size` ({batch_size}), `width` or `window`"
             ) from None
         raise
 

@@ -35,7 +35,7 @@ def load_published(path: Path, *, window: int, heads: int | None = None) -> Anom
     except ConfigError as error:
         raise CheckpointError(f"{path}: {error}") from None
     if heads is not None and heads != config.heads:
-        raise CheckpointError(f"{path}: has {config.heads} heads, not {heads}; leave --heads out")
+        raise CheckpointError(f"{path}: has {config.heads} heads, not {heads}; leave `heads` out")
     _check_position_table(path, source, config)
     network = AnomalyTransformer(config)
     try:
@@ -69,7 +69,7 @@ def published_checkpoint(
     if len(data.columns) != network.config.features:
         raise CheckpointError(
             f"{path}: was trained on {network.config.features} columns, {source} has {len(data.columns)}; choose them "
-            f"with --columns or --exclude"
+            f"with `columns` or `exclude`"
         )
     discrepancy = DiscrepancyConfig(head_rule="published")
     values = torch.from_numpy(data.validation.values)

@@ -47,8 +47,8 @@ def choose_season(
         if known is not None and table.times is not None:
             return known, f"that of the earlier weights ({error})"
         raise DataError(
-            f"{table.source}: {error}; a season needs --time-column with dates and times and {LEAST_DAYS} full days of "
-            f"training rows; or pass --season none"
+            f"{table.source}: {error}; a season needs `time_column` with dates and times and {LEAST_DAYS} full days of "
+            f"training rows; or pass season='none'"
         ) from None
     if season is None:
         return None, "none (no column has a daily cycle that later days repeat)"

@@ -1,8 +1,6 @@
 """The command line: parse, call, print. Heavy packages load inside a command's body, never here."""
 
-import re
 import sys
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +15,7 @@ from at_infer.cli.evaluate import evaluate
 from at_infer.cli.export import export
 from at_infer.cli.generate import generate
 from at_infer.cli.inspect import inspect
+from at_infer.cli.messages import in_options
 from at_infer.cli.report import report
 from at_infer.cli.score import score
 from at_infer.cli.threshold import threshold
@@ -38,24 +37,11 @@ class _ErrorsToExitCodes(TyperGroup):
             with sigterm_as_ctrl_c():
                 return super().invoke(ctx)
         except AtInferError as error:
-            options = {p.name: max(p.opts, key=len) for c in self.commands.values() for p in c.params}
-            print(f"error: {_one_line(option_text(str(error), options))}", file=sys.stderr)
+            print(f"error: {_one_line(in_options(str(error)))}", file=sys.stderr)
             raise typer.Exit(1) from None
         except KeyboardInterrupt as interrupt:
             print(f"interrupted: {interrupt}" if interrupt.args else "interrupted", file=sys.stderr)
             raise typer.Exit(130) from None
-
-
-def option_text(message: str, options: Mapping[str, str]) -> str:
-    """Errors name parameters (`on_bad_rows='null'`, `overwrite=True`, `columns=...`); here they become options."""
-
-    def option(match: re.Match[str]) -> str:
-        name, value = match[1], match[2].strip("'")
-        if not options.get(name, "").startswith("--"):
-            return match[0]
-        return options[name] if value in ("True", "...") else f"{options[name]} {value}"
-
-    return re.sub(r"\b([a-z_]+)=('[^']*'|\.\.\.|[\w.:-]*\w)", option, message)
 
 
 def _one_line(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from at_infer.cli.messages import in_options
 from at_infer.cli.progress import RowsBar
 from at_infer.cli.scoring_options import INPUT, OneSeries, Provider, SeriesColumn, Threads
 
@@ -83,7 +84,7 @@ def drift(
             observe=bar.show,
         )
     for note in found.notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(f"note: {in_options(note)}", file=sys.stderr)
     print(json.dumps(found.to_dict(), allow_nan=False) if as_json else "\n".join(_lines(found)))
     if found.found:
         raise typer.Exit(FOUND)

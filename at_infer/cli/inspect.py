@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from at_infer.cli.messages import in_options
 from at_infer.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -88,6 +89,6 @@ def _print(report: "Inspection") -> None:
         previous = name
     console.print(table)
     for note in report.notes:
-        console.print(f"note: {note}", soft_wrap=True)
+        console.print(f"note: {in_options(note)}", soft_wrap=True)
     for problem in report.problems:
         console.print(f"problem: {problem}", style="red", soft_wrap=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from at_infer.cli.messages import in_options
 from at_infer.cli.progress import RowsBar
 from at_infer.errors import ConfigError
 
@@ -127,7 +128,7 @@ def _write_scores(found: "ScoresReport", output: Path, png: Path | None, *, over
         f"{overview.segment_count} segments, {output.stat().st_size / 1e6:.1f} MB"
     )
     for note in found.notes:
-        print(f"note: {note}", file=sys.stderr)
+        print(f"note: {in_options(note)}", file=sys.stderr)
     if png is not None:
         from at_infer.report.images import draw_scores
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from at_infer.cli.messages import in_options
 from at_infer.cli.progress import RowsBar
 from at_infer.cli.scoring_options import (
     ENGINE,
@@ -200,7 +201,7 @@ def score(
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr)
+    print(in_options(text), file=sys.stderr)
 
 
 def _text(summary: "Summary") -> str:

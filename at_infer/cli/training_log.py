@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from at_infer.cli.messages import in_options
 from at_infer.config import ModelConfig, TrainConfig
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class _TextLog:
         )
         self.console.print(f"season: {at.data.season_found}", markup=False)
         for note in at.data.notes:
-            self.console.print(f"note: {note}", markup=False)
+            self.console.print(f"note: {in_options(note)}", markup=False)
         where = f"{at.device}, {_count(at.threads, 'thread')}" if at.device == "cpu" else at.device
         self.console.print(
             f"network: {model.width} wide, {_count(model.heads, 'head')}, {_count(model.layers, 'layer')}, on {where}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from at_infer.cli.messages import in_options
 from at_infer.cli.scoring_options import (
     ENGINE,
     INPUT,
@@ -216,7 +217,7 @@ def _lines(follow: Path | None, position: dict[str, Any] | None, *, from_end: bo
 
 
 def _say(text: str) -> None:
-    print("".join(c if c.isprintable() else "?" for c in text), file=sys.stderr, flush=True)
+    print("".join(c if c.isprintable() else "?" for c in in_options(text)), file=sys.stderr, flush=True)
 
 
 def _forget_stdout() -> None:

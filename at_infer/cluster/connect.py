@@ -117,7 +117,7 @@ def _find_running(ray: Any) -> bool:
     if address is None:
         return False
     host, _, port = address.rpartition(":")
-    advice = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN if it wants a token, or pass --ray local"
+    advice = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN if it wants a token, or pass ray='local'"
     answer = _ask(host, int(port), GCS)
     if answer != "yes":
         what = "lets nobody in without its token" if answer == "token" else "does not answer"
@@ -161,7 +161,7 @@ def _parse(address: str) -> tuple[str, int]:
 
 def _connect(ray: Any, address: str) -> None:
     host, port = _parse(address if "://" in address else f"ray://{address}")
-    advice = "start one there with ray start --head, or pass --ray local"
+    advice = "start one there with ray start --head, or pass ray='local'"
     try:
         socket.create_connection((host, port), timeout=PROBE_S).close()
     except OSError as error:

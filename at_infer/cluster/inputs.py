@@ -59,7 +59,7 @@ def count_short(found: Found, window: int, policy: ShortSeries, source: str) -> 
     if short and policy == "error":
         raise DataError(short_series_message(short[0].name, short[0].rows, window))
     if found.empty_series and policy != "skip":
-        raise DataError(f"{source}: a file has no rows; pass --short-series skip")
+        raise DataError(f"{source}: a file has no rows; pass short_series='skip'")
     return len(short) + found.empty_series
 
 

@@ -16,7 +16,7 @@ FORMAT = 1
 NAME = "manifest.json"
 SPLIT_FILE = re.compile(r"\d{6,}-\d{12,}\.parquet")
 Status = Literal["waiting", "done", "failed"]
-START_AGAIN = "choose another folder, or pass --overwrite to start again"
+START_AGAIN = "choose another folder, or pass `overwrite` to start again"
 
 
 def split_file(file: int, row: int) -> str:
@@ -98,7 +98,7 @@ class Manifest:
                 raise OutputError(f"{folder}: holds files but no {NAME}; choose an empty or a new folder") from None
             return None
         except NotADirectoryError:
-            raise OutputError(f"{folder}: is a file; with --ray the output is a folder") from None
+            raise OutputError(f"{folder}: is a file; with `ray` the output is a folder") from None
         except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
             raise OutputError(f"{path}: is damaged ({error}); {START_AGAIN}") from None
         except OSError as error:

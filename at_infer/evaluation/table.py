@@ -76,7 +76,7 @@ def _preamble(found: Evaluation, source: str) -> Iterator[str]:
         f"range-based: {found.parameters['range_based']}; PA%K: {found.parameters['pa_k']}"
     )
     if found.rows_per_day is None:
-        yield "False alarms per day: unknown, the rows have no dates; pass --rows-per-day"
+        yield "False alarms per day: unknown, the rows have no dates; give at-infer evaluate --rows-per-day"
 
 
 def _tables(title: str, compared: Compared, every_nth: int, markdown: bool) -> Iterator[str]:

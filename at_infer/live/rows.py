@@ -56,7 +56,7 @@ class RowReader:
         self.given_header = None if header is None else list(header)
         if self.given_header is not None:
             if format == "json":
-                raise ConfigError("header: rows in JSON name their own columns; leave --header out")
+                raise ConfigError("header: rows in JSON name their own columns; leave `header` out")
             try:
                 self._check_header(self.given_header)
             except DataError as error:

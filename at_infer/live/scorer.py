@@ -85,7 +85,7 @@ class StreamScorer:
     ) -> None:
         options = options or ScoreOptions()
         if options.explain != "none":
-            raise ConfigError("explain: a stream has no explanations; score a file with --explain")
+            raise ConfigError("explain: a stream has no explanations; score a file with `explain`")
         for name, value in (("every", every), ("max series", max_series)):
             if value < 1:
                 raise ConfigError(f"{name}: {value} is too small; at least 1")

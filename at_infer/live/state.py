@@ -82,15 +82,15 @@ def _load(path: Path, file: BinaryIO, stream: "StreamScorer") -> dict[str, Any]:
     if found != FORMAT:
         raise DataError(f"{path}: has format {found}, this at-infer reads {FORMAT}; remove it to start afresh")
     if head["model"] != json.loads(json.dumps(_model(stream))):
-        raise ConfigError(f"{path}: belongs to another model; give its --engine, or another --state")
+        raise ConfigError(f"{path}: belongs to another model; give its `engine`, or another `state`")
     for name, value in json.loads(json.dumps(stream.scorer.config.to_dict())).items():
         if head["score"][name] != value:
             was = head["score"][name]
-            raise ConfigError(f"{path}: was kept with {name} {was}, not {value}; give the same, or another --state")
+            raise ConfigError(f"{path}: was kept with {name} {was}, not {value}; give the same, or another `state`")
     if len(head["series"]) > stream.max_series:
         raise ConfigError(
-            f"{path}: holds {len(head['series'])} series, more than --max-series {stream.max_series}; raise it, or "
-            f"give another --state"
+            f"{path}: holds {len(head['series'])} series, more than max_series={stream.max_series}; raise it, or "
+            f"give another `state`"
         )
     stream.series = dict(_series(path, file, stream, head["series"], zlib.crc32(line)))
     extra: dict[str, Any] = head["extra"]

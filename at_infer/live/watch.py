@@ -222,7 +222,7 @@ class Watch:
         more = f" and {len(pushed.dropped) - 1} more" if len(pushed.dropped) > 1 else ""
         self.say(
             f"series {pushed.dropped[0]!r}{more}: dropped, least recently seen of more than "
-            f"{self.stream.max_series}; it begins again if it comes back; raise --max-series to keep more"
+            f"{self.stream.max_series}; it begins again if it comes back; raise `max_series` to keep more"
         )
 
 

@@ -110,7 +110,7 @@ def checkpoint_kind(path: Path, content: Any) -> CheckpointKind:
 
 def inspect_resume(path: Path, content: Mapping[str, Any]) -> Inspection:
     """The state of an interrupted training."""
-    what = "state of an interrupted training; the same at-infer train command with --resume continues it"
+    what = "state of an interrupted training; the same training with `resume` continues it"
     metadata = {name: content.get(name) for name in ("identity", "state")}
     return Inspection(file=str(path), kind="resume", what=what, facts=file_facts(path), metadata=metadata)
 
@@ -130,7 +130,7 @@ def inspect_published(path: Path, model: ModelConfig, weights: Mapping[str, Any]
         what="checkpoint of the published implementation",
         facts=file_facts(path) | {"parameters": count_weights(weights)},
         metadata={"model": {name: value for name, value in model.to_dict().items() if name != "window"}},
-        notes=["it knows no window, columns, scaler or threshold; load it with --published"],
+        notes=["it knows no window, columns, scaler or threshold; load it with `published`"],
     )
 
 

@@ -116,7 +116,7 @@ def _require(outputs: Mapping[str, Floats], names: list[str]) -> None:
     absent = [name for name in names if name not in outputs]
     if absent:
         raise EngineError(
-            f"engine: has no output {absent[0]!r}; export it again without --outputs, or use the associations graph"
+            f"engine: has no output {absent[0]!r}; export it again with all outputs, or use the associations graph"
         )
 
 

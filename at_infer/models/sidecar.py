@@ -94,7 +94,7 @@ def check_compute_capability(metadata: Metadata, found: int, plan_path: Path) ->
     if found not in built_for:
         raise EngineError(
             f"{plan_path}: was built for compute capability {', '.join(map(str, built_for))}, this GPU has {found}; "
-            f"export the model again with --compute-capability {found}"
+            f"run at-infer export --compute-capability {found}"
         )
 
 

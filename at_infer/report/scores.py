@@ -58,7 +58,7 @@ def survey_scores(
 ) -> ScoresReport:
     """Look at all scores, and closer at the worst of them."""
     if engine is not None and data is None:
-        raise ConfigError("engine: associations are those of rows; pass the scored data with --data")
+        raise ConfigError("engine: associations are those of rows; pass the scored rows as `data`")
     value = choose_for_report(file.properties, source=str(file.source), threshold=threshold)
     opened = None if engine is None else open_associations(engine)
     try:
@@ -118,16 +118,22 @@ def _notes(report: ScoresReport, data: str | None, reconstructor: Reconstructor 
     overview, file = report.overview, report.file
     if file.explained is None and reconstructor is None:
         notes.append(
-            "Which features are to blame is not known: score with --explain top or all, or pass --data and --engine."
+            "Which features are to blame is not known: run at-infer score --explain top, or give at-infer report "
+            "--data and --engine."
         )
     if data is None:
-        notes.append("Values of the features are not shown: pass the scored file with --data.")
+        notes.append("Values of the features are not shown: give at-infer report --data the scored file.")
     elif reconstructor is None:
-        notes.append("Reconstructions and associations are not shown: pass model.associations.onnx with --engine.")
+        notes.append(
+            "Reconstructions and associations are not shown: give at-infer report --engine model.associations.onnx."
+        )
     if reconstructor is not None and not report.windows:
         notes.append(f"Associations are not shown: no window of {reconstructor.window} rows, or too large for a page.")
     if report.days is None:
-        notes.append("Alarms per day are not known: the time column holds no dates; pass --rows-per-day or --interval.")
+        notes.append(
+            "Alarms per day are not known, the time column holds no dates: give at-infer report --rows-per-day or "
+            "--interval."
+        )
     if file.keys.time is not None and file.clock is None:
         notes.append(f"The time column {file.keys.time} holds text that is no date; rows are numbered instead.")
     if overview.unscored:

@@ -50,13 +50,13 @@ class ScoreOptions(Config):
         self._choice("explain", Explain)
         check_threshold(self.threshold, self.ratio)
         if self.align == "last" and self.short_series == "pad":
-            raise ConfigError("short series: --align last has no score before a full window; use skip instead of pad")
+            raise ConfigError("short series: align='last' has no score before a full window; use skip instead of pad")
         if self.delay is not None and self.align != "last":
-            raise ConfigError("delay: only rows that are scored one by one can be scored late; use --align last")
+            raise ConfigError("delay: only rows that are scored one by one can be scored late; use align='last'")
         if self.delay is not None and self.delay < 0:
             raise ConfigError(f"delay: {self.delay} is too small; at least 0")
         if self.align == "last" and self.stride not in (None, 1):
-            raise ConfigError("stride: --align last scores every row by a window of its own; leave --stride out")
+            raise ConfigError("stride: align='last' scores every row by a window of its own; leave `stride` out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,18 +74,18 @@ class InputOptions(Config):
 
     def __post_init__(self) -> None:
         if self.one_series and (self.series_column is not None or self.series_per_file):
-            other = "--series-column" if self.series_column is not None else "--series-per-file"
-            raise ConfigError(f"series: --one-series excludes {other}; give one of them")
+            other = "series_column" if self.series_column is not None else "series_per_file"
+            raise ConfigError(f"series: `one_series` excludes `{other}`; give one of them")
         if self.no_time and self.time_column is not None:
-            raise ConfigError("time: --no-time excludes --time-column; give one of them")
+            raise ConfigError("time: `no_time` excludes `time_column`; give one of them")
 
     def columns(self, known: Metadata) -> Columns:
         """What is read of each file, for a model."""
         time = None if self.no_time else known.time_column if self.time_column is None else self.time_column
         if known.season is not None and time is None:
             raise ConfigError(
-                "time: the model subtracts a daily season and needs the time of every row; leave --no-time out, or "
-                "train with --season none"
+                "time: the model subtracts a daily season and needs the time of every row; leave `no_time` out, or "
+                "train with season='none'"
             )
         return Columns(
             tuple(known.columns),

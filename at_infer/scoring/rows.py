@@ -153,7 +153,7 @@ class RowScorer:
             what = "has no value" if np.isnan(rows[row, j]) else "is infinite, or too large for float32,"
             raise DataError(
                 f"{where}: column {self.settings.columns[j]!r} {what} in row {first_row + row}; mend the row, or pass "
-                f"--on-bad-rows null"
+                f"on_bad_rows='null'"
             )
         rows[~finite] = 0.0  # never seen: windows with this row get no score
         return np.asarray(~finite.all(axis=1))
@@ -236,7 +236,7 @@ class RowScorer:
                 last = min(first + self.layout.window, self.counts.rows) - 1
                 raise DataError(
                     f"rows {first} to {last}: the engine finds no finite score, a value is far too large; mend the "
-                    f"row, or pass --on-bad-rows null"
+                    f"row, or pass on_bad_rows='null'"
                 )
             self._count(series, starts, overflown, again=True)
         return overflown

@@ -114,11 +114,11 @@ def _begin(parts: Parts, scorer: Scorer, stream: RowStream, *, resume: bool) -> 
     if differences(journal["identity"], identity):
         raise OutputError(
             f"{parts.output}: the unfinished run had another engine, other options or other input; start again without "
-            f"--resume"
+            f"`resume`"
         )
     earlier: int = journal["batch_size"]
     if scorer.engine_options.batch_size not in (None, earlier):
-        raise OutputError(f"{parts.output}: the unfinished run had --batch-size {earlier}")
+        raise OutputError(f"{parts.output}: the unfinished run had batch_size={earlier}")
     parts.resume({"identity": identity, "batch_size": earlier})
     return earlier
 
@@ -131,7 +131,7 @@ def _kept_if_it_fails(parts: Parts) -> Iterator[None]:
         if parts.rows == 0:
             parts.discard()
             return "nothing was written"
-        return f"{parts.rows} rows are kept, the same command with --resume goes on from there"
+        return f"{parts.rows} rows are kept, the same run with `resume` goes on from there"
 
     try:
         yield

@@ -251,7 +251,7 @@ class Scorer:
         if rule != self.metadata.discrepancy.head_rule:
             raise ConfigError(
                 f"score mode: {config.mode} compares associations by the {rule} rule, the engine by the "
-                f"{self.metadata.discrepancy.head_rule} one; export with --score-mode {config.mode}"
+                f"{self.metadata.discrepancy.head_rule} one; run at-infer export --score-mode {config.mode}"
             )
         if self.metadata.normal is None and (config.mode == "calibrated" or config.error_kind.normalised):
             raise ConfigError(f"score mode: {config.mode} {NO_STATISTICS}")
@@ -273,7 +273,7 @@ class Scorer:
         if self.options.delay is None and self.delay:
             found.append(
                 f"{self.engine.path}: has circular padding, which reconstructs the last row of a window badly; rows "
-                f"are scored 1 row late (--delay 0 to change that, or train anew)"
+                f"are scored 1 row late (delay=0 changes that; or train anew)"
             )
         return found
 
@@ -281,7 +281,7 @@ class Scorer:
         """What the options ask for must be among the engine's outputs."""
         has = set(self.engine.outputs)
         if self.options.explain != "none" and "reconstruction" not in has:
-            raise ConfigError(f"explain: {self.engine.path} has no output reconstruction; export it without --outputs")
+            raise ConfigError(f"explain: {self.engine.path} has no output reconstruction; export it with all outputs")
         recorded = self.metadata.score
         same_error = self.config.error_kind == recorded.error_kind
         has_error = "reconstruction" in has or ("error" in has and same_error and self.config.mode != "fusion")
@@ -290,5 +290,6 @@ class Scorer:
         if not (has_error and has_discrepancy) and (changed or "score" not in has):
             raise ConfigError(
                 f"score mode: {self.engine.path} has only {', '.join(self.engine.outputs)}, too little for mode "
-                f"{self.config.mode}; use the associations graph, or export with --score-mode {self.config.mode}"
+                f"{self.config.mode}; use the associations graph, or run at-infer export --score-mode "
+                f"{self.config.mode}"
             )

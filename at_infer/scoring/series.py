@@ -70,8 +70,8 @@ class ScoredRows(NamedTuple):
 def short_series_message(name: str, rows: int, window: int) -> str:
     """What is wrong with a series that has no full window."""
     who = f"series {name!r}" if name else "the input"
-    ways = "skip or pad" if rows else "skip"
-    return f"{who}: has {rows} rows, fewer than the model's window of {window}; pass --short-series {ways}"
+    ways = "short_series='skip' or short_series='pad'" if rows else "short_series='skip'"
+    return f"{who}: has {rows} rows, fewer than the model's window of {window}; pass {ways}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,12 +150,12 @@ def _notes(
     if (record.align, record.delay) != (align, delay):
         yield (
             f"{source}: has no threshold for last rows of windows, and that of whole windows flags more of them than "
-            f"it should; score normal rows with --align last and let at-infer threshold --scores write one, or train "
+            f"it should; score normal rows with align='last' and let at-infer threshold --scores write one, or train "
             f"anew (docs/live.md, threshold)"
         )
     if align == "window" and stride is not None and stride < metadata.model.window:
         yield (
-            f"{source}: with --stride a row gets the mean of several windows, which has lower peaks; a threshold of "
+            f"{source}: with `stride` a row gets the mean of several windows, which has lower peaks; a threshold of "
             f"single windows, as training makes it, flags fewer rows than it should (docs/scoring.md, threshold and "
             f"verdict)"
         )

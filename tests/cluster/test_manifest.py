@@ -259,7 +259,7 @@ def test_a_folder_of_something_else_is_refused(run: Run, out: Path) -> None:
 
 def test_places_that_cannot_be_written_to_are_refused(run: Run, out: Path, source: Path, engine: Path) -> None:
     out.write_text("a file")
-    with pytest.raises(OutputError, match="out: is a file; with --ray the output is a folder"):
+    with pytest.raises(OutputError, match="out: is a file; with `ray` the output is a folder"):
         run()
     with pytest.raises(OutputError, match=r"folder .*missing does not exist; create it"):
         score_on_workers(source, engine, out.parent / "missing" / "out", open_workers=Opener())
@@ -271,7 +271,7 @@ def test_places_that_cannot_be_written_to_are_refused(run: Run, out: Path, sourc
 def test_a_damaged_manifest_is_refused_and_can_be_replaced(run: Run, out: Path, text: str) -> None:
     run()
     (out / NAME).write_text(text, encoding="latin-1")
-    with pytest.raises(OutputError, match=r"manifest.json: (is damaged|has format 99).*--overwrite"):
+    with pytest.raises(OutputError, match=r"manifest.json: (is damaged|has format 99).*`overwrite`"):
         run()
     run(overwrite=True)
 
@@ -286,7 +286,7 @@ def test_a_damaged_split_is_refused(run: Run, out: Path) -> None:
 def test_settings_that_cannot_work_are_refused(run: Run) -> None:
     with pytest.raises(ConfigError, match="split rows: 0 is too small"):
         run(split_rows=0)
-    with pytest.raises(ConfigError, match="--one-series excludes"):
+    with pytest.raises(ConfigError, match="`one_series` excludes"):
         run(one_series=True)
 
 
@@ -323,7 +323,7 @@ def test_once_mended_only_the_poisoned_file_is_scored(
 
 def test_bad_rows_may_be_allowed_afterwards(run: Run, source: Path, out: Path) -> None:
     poison(source / "4.parquet")
-    with pytest.raises(DataError, match=r"pass --on-bad-rows null"):
+    with pytest.raises(DataError, match=r"pass on_bad_rows='null'"):
         run()
     opener = Opener()
     summary = run(opener, ScoreOptions(on_bad_rows="null"))
@@ -368,10 +368,10 @@ def test_time_that_stalls_at_a_seam_is_found(run: Run, source: Path) -> None:
 
 def test_input_without_rows_or_with_short_series_is_refused(run: Run, source: Path, out: Path) -> None:
     frame(5, 1).write_parquet(source / "1.parquet")
-    with pytest.raises(DataError, match=r"1.parquet': has 5 rows, fewer than the model's window of 8; pass --short"):
+    with pytest.raises(DataError, match=r"1.parquet': has 5 rows, fewer than the model's window of 8; pass short"):
         run()
     frame(0, 1).write_parquet(source / "1.parquet")
-    with pytest.raises(DataError, match=r"a file has no rows; pass --short-series skip"):
+    with pytest.raises(DataError, match=r"a file has no rows; pass short_series='skip'"):
         run()
     summary = run(options=ScoreOptions(short_series="skip"))
     assert (summary.short_series, summary.series) == (1, 5)

@@ -254,7 +254,7 @@ def test_the_batch_and_nothing_else_has_to_be_dynamic(tmp_path, shape):
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_turing_is_refused_before_building_and_fp16_suggested(tmp_path, onnx_file, precision):
-    with pytest.raises(ExportError, match=rf"no {precision} matrix products on Turing; export with --precision fp16"):
+    with pytest.raises(ExportError, match=rf"no {precision} matrix products on Turing; export with precision='fp16'"):
         build(onnx_file("tiny"), tmp_path, precision=precision, capabilities=[75, 86])
 
 
@@ -351,7 +351,7 @@ def test_a_flavour_asked_for_and_absent_is_an_error_that_says_how_to_get_it(inst
 
 def test_tensorrt_asked_for_without_a_gpu_points_to_rtx(installed):
     installed("tensorrt")
-    with pytest.raises(ExportError, match="builder: needs an NVIDIA GPU; to build without a GPU, use --engine rtx"):
+    with pytest.raises(ExportError, match="builder: needs an NVIDIA GPU; to build without a GPU, use engine='rtx'"):
         choose_flavour("tensorrt")
 
 
@@ -371,7 +371,7 @@ def test_without_cuda_bindings_auto_still_finds_rtx(monkeypatch):
 def test_tensorrt_builds_only_for_the_gpu_at_hand(installed, tmp_path, onnx_file):
     installed("tensorrt", gpu=True)
     options = {"flavour": "tensorrt", "batch": BATCH, "compute_capabilities": [86]}
-    with pytest.raises(ExportError, match="86: TensorRT builds only for the GPU at hand, 89; use --engine rtx"):
+    with pytest.raises(ExportError, match="86: TensorRT builds only for the GPU at hand, 89; use engine='rtx'"):
         build_plan(onnx_file("tiny"), tmp_path / "model.trt", metadata(), **options)
 
 

@@ -143,7 +143,7 @@ def test_the_parameters_tell_columns_threshold_and_score_mode_whatever_the_colum
 
 def test_a_plan_of_tensorrt_rtx_is_refused_because_triton_cannot_load_it(tmp_path, onnx_path):
     (tmp_path / "rtx.trt").write_bytes(b"vtrt" + bytes(60))
-    with pytest.raises(ExportError, match=r"rtx\.trt: is a plan of TensorRT-RTX.*--engine tensorrt"):
+    with pytest.raises(ExportError, match=r"rtx\.trt: is a plan of TensorRT-RTX.*engine='tensorrt'"):
         write_repository(
             tmp_path / "r", onnx_path=onnx_path, plan_path=tmp_path / "rtx.trt", metadata=metadata(batch=[1, 2, 4])
         )
@@ -159,7 +159,7 @@ def test_a_plan_built_from_another_graph_is_refused(tmp_path, onnx_path, plan_pa
 
 
 def test_a_profile_that_cannot_take_one_window_is_refused(tmp_path, onnx_path, plan_path):
-    with pytest.raises(ExportError, match=r"at least 8 windows.*--batch 1:16:32"):
+    with pytest.raises(ExportError, match=r"at least 8 windows.*batch='1:16:32'"):
         write_repository(tmp_path / "r", onnx_path=onnx_path, plan_path=plan_path, metadata=metadata(batch=[8, 16, 32]))
 
 

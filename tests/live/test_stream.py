@@ -272,7 +272,7 @@ def test_series_and_times_must_be_as_many_as_the_rows():
         ({"every": 0}, "every: 0 is too small"),
         ({"max_series": 0}, "max series: 0 is too small"),
         ({"options": ScoreOptions(explain="top")}, "a stream has no explanations"),
-        ({"options": ScoreOptions(stride=2)}, "leave --stride out"),
+        ({"options": ScoreOptions(stride=2)}, "leave `stride` out"),
         ({"options": ScoreOptions(smooth=2)}, "give a number as threshold"),
     ],
 )
@@ -381,7 +381,7 @@ def saved(tmp_path: Path, **options) -> Path:
 
 @pytest.mark.parametrize("change", [{"checkpoint_sha256": "1" * 64}, {"columns": ["a", "b", "d"]}, {"fill": "mean"}])
 def test_the_state_of_another_model_is_refused(tmp_path, change):
-    with pytest.raises(ConfigError, match=r"state: belongs to another model; give its --engine, or another --state$"):
+    with pytest.raises(ConfigError, match=r"state: belongs to another model; give its `engine`, or another `state`$"):
         StreamScorer(FirstColumn(**change)).load(saved(tmp_path))
 
 
@@ -398,7 +398,7 @@ def test_the_state_of_another_score_is_refused(tmp_path):
 
 
 def test_a_state_of_more_series_than_allowed_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"holds 3 series, more than --max-series 2"):
+    with pytest.raises(ConfigError, match=r"holds 3 series, more than max_series=2"):
         StreamScorer(FirstColumn(), max_series=2).load(saved(tmp_path))
 
 

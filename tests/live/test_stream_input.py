@@ -317,7 +317,7 @@ def test_names_can_be_given_for_csv_without_a_header():
     assert reader.read(b"3,4").values == [4.0, 3.0]
     with pytest.raises(ConfigError, match="header: column 'b' is missing among 'a'; name every column"):
         RowReader(["a", "b"], header=["a"])
-    with pytest.raises(ConfigError, match="leave --header out"):
+    with pytest.raises(ConfigError, match="leave `header` out"):
         RowReader(["a", "b"], header=["a", "b"], format="json")
 
 

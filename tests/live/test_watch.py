@@ -181,7 +181,7 @@ def test_dropped_series_are_said(tmp_path):
     records = [record(1, s=i) for i in range(5)]
     options = {"max_series": 2, "engine_options": EngineOptions(batch_size=4)}
     run = Run(as_lines(records), tmp_path, reader={"series_column": "s"}, stream=options)
-    end = "dropped, least recently seen of more than 2; it begins again if it comes back; raise --max-series to keep"
+    end = "dropped, least recently seen of more than 2; it begins again if it comes back; raise `max_series` to keep"
     assert run.said == [f"series 0 and 1 more: {end} more", f"series 2: {end} more"]
     assert run.watch.tally.dropped_series == 3
 

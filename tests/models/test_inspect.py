@@ -151,7 +151,7 @@ def test_a_published_checkpoint_tells_all_but_its_window(tmp_path, inspected, zi
         "prior": "gaussian",
         "padding": "circular",
     }
-    assert "--published" in document["notes"][0]
+    assert "`published`" in document["notes"][0]
 
 
 def test_the_state_of_an_interrupted_training_is_recognised(tmp_path, inspected):

@@ -163,5 +163,7 @@ def test_another_version_of_the_runtime_is_refused(plan_path, sealed):
 
 def test_another_gpu_architecture_is_refused(plan_path, sealed):
     check_compute_capability(sealed, 89, plan_path)
-    with pytest.raises(EngineError, match=r"built for compute capability 86, 89, this GPU has 120; export .* 120$"):
+    with pytest.raises(
+        EngineError, match=r"built for compute capability 86, 89, this GPU has 120; run at-infer export .* 120$"
+    ):
         check_compute_capability(sealed, 120, plan_path)

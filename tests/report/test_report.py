@@ -279,7 +279,7 @@ def test_input_that_does_not_belong_together_is_one_line(run_cli: Cli, tmp_path:
         ([scores, "--data", tmp_path / "shifted.parquet"], "has t 1"),
         ([scores, "--labels", tmp_path / "shifted.parquet"], "column 'label' is missing"),
         ([scores, "--labels", tmp_path / "shifted.parquet", "--label-column", "x"], "has t 1"),
-        ([scores, "--engine", models / "model.associations.onnx"], "pass the scored data with --data"),
+        ([scores, "--engine", models / "model.associations.onnx"], "pass the scored rows as --data"),
         ([scores, "--data", scores, "--engine", models / "model.onnx"], "pass model.associations.onnx"),
         ([scores, "--data", scores, "--engine", models / "model.associations.onnx"], "column 'f00' is missing"),
         ([scores, "--threshold", "nan"], "not a finite number"),

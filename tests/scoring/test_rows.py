@@ -241,7 +241,7 @@ def test_a_short_series_is_named_and_refused_by_default(rows: int) -> None:
 
 def test_nothing_cannot_be_padded() -> None:
     case = one_series(0, short_series="pad")
-    with pytest.raises(DataError, match=r"has 0 rows.*pass --short-series skip$"):
+    with pytest.raises(DataError, match=r"has 0 rows.*pass short_series='skip'$"):
         streamed(case, [3], row_scorer(case))
 
 
@@ -275,7 +275,7 @@ def overflowing(windows: np.ndarray) -> np.ndarray:
 
 def test_a_score_that_is_not_finite_is_an_error_with_its_rows() -> None:
     case = one_series(30)
-    with pytest.raises(DataError, match=r"^rows 10 to 14: the engine finds no finite score.*--on-bad-rows null$"):
+    with pytest.raises(DataError, match=r"^rows 10 to 14: the engine finds no finite score.*on_bad_rows='null'$"):
         streamed(case, [7], row_scorer(case, overflowing))
 
 

@@ -278,7 +278,7 @@ def test_an_interrupted_run_says_what_is_kept_and_goes_on_from_there(
     answer = finished(process)
     assert (answer.code, answer.out) == (130, "")
     told = re.fullmatch(
-        r"interrupted: (\d+) rows are kept, the same command with --resume goes on from there\n", answer.err
+        r"interrupted: (\d+) rows are kept, the same run with --resume goes on from there\n", answer.err
     )
     assert told, answer.err
     assert files(out) == {PARTS}
@@ -336,7 +336,7 @@ def test_a_failing_engine_is_one_line_with_its_rows_and_the_run_resumable(
     monkeypatch.setattr(OnnxEngine, "run", fail)
     message = refused(run_cli("score", *words, "-o", out / "scores.parquet"))
     assert re.fullmatch(
-        r"rows \d+ to \d+: model.onnx: ONNX Runtime failed \(out of memory\); \d+ rows are kept, the same command "
+        r"rows \d+ to \d+: model.onnx: ONNX Runtime failed \(out of memory\); \d+ rows are kept, the same run "
         r"with --resume goes on from there",
         message,
     )
@@ -389,7 +389,7 @@ def test_a_damaged_row_group_is_one_line_with_its_rows_and_the_run_resumable(
     message = refused(finished(start(*words, "-o", out / "scores.parquet")))
     assert re.fullmatch(
         rf"{path}: from row [45]\d\d\d on: cannot be read as Parquet; it is damaged or has another format \(.*\); "
-        r"[45]\d\d\d rows are kept, the same command with --resume goes on from there",
+        r"[45]\d\d\d rows are kept, the same run with --resume goes on from there",
         message,
     ), message
     assert files(out) == {PARTS}
@@ -408,7 +408,7 @@ def unfinished(
     data = write_parquet("data.parquet", frame)
     words: list[object] = ["-o", out / "scores.parquet", "--batch-size", "1"]
     message = refused(run_cli("score", data, "--engine", plain_models / "model.onnx", *words))
-    assert message.endswith("140 rows are kept, the same command with --resume goes on from there")
+    assert message.endswith("140 rows are kept, the same run with --resume goes on from there")
     return data, words
 
 
@@ -494,7 +494,7 @@ BAD_FRAMES: dict[str, tuple[pl.DataFrame, list[str], str]] = {
     "a short series": (
         rows(100, s=["a"] * 97 + ["b"] * 3),
         ["--series-column", "s"],
-        "series 'b': has 3 rows, fewer than the model's window of 20; pass --short-series skip or pad",
+        "series 'b': has 3 rows, fewer than the model's window of 20; pass --short-series skip or --short-series pad",
     ),
     "a series in two pieces": (
         rows(90, s=["a"] * 30 + ["b"] * 30 + ["a"] * 30),

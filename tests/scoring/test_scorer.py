@@ -111,7 +111,7 @@ def test_an_engine_without_reconstruction_cannot_form_another_error(plain_score:
 
 
 def test_a_mode_of_the_other_head_rule_needs_another_export(score: Score) -> None:
-    with pytest.raises(ConfigError, match="export with --score-mode published"):
+    with pytest.raises(ConfigError, match="at-infer export --score-mode published"):
         score(rows(60), mode="published")
 
 
@@ -138,7 +138,7 @@ def test_an_engine_with_its_score_alone_gives_it_but_no_other(
     with pytest.raises(ConfigError, match="has only score, too little for mode paper"):
         plain_score(frame, engine=engine, mode="paper")
     for explain in ("top", "all"):
-        with pytest.raises(ConfigError, match="has no output reconstruction; export it without --outputs"):
+        with pytest.raises(ConfigError, match="has no output reconstruction; export it with all outputs"):
             plain_score(frame, engine=engine, explain=explain)
 
 
@@ -255,7 +255,7 @@ def test_bad_values_are_refused_by_file_row_and_column_or_take_their_window_alon
     bad = rows(75).cast(pl.Float64).with_columns(f01=pl.when(pl.int_range(pl.len()) == 52).then(value).otherwise("f01"))
     write_parquet("many/1.parquet", bad[:25])
     second = write_parquet("many/2.parquet", bad[25:])
-    with pytest.raises(DataError, match=rf"^{second}: column 'f01' .* in row 27; mend the row, or pass --on-bad-rows"):
+    with pytest.raises(DataError, match=rf"^{second}: column 'f01' .* in row 27; mend the row, or pass on_bad_rows"):
         plain_score(tmp_path / "many")
     found = plain_score(tmp_path / "many", on_bad_rows="null")
     assert found.unscored == list(range(40, 60))

@@ -96,7 +96,7 @@ def test_a_row_without_a_time_of_day_is_refused(model: Path) -> None:
 
 def test_a_file_without_a_time_of_day_is_refused(score: Score, model: Path) -> None:
     frame = timed(50)
-    with pytest.raises(ConfigError, match="leave --no-time out"):
+    with pytest.raises(ConfigError, match="leave `no_time` out"):
         score(frame, engine=model, no_time=True)
     with pytest.raises(DataError, match="column 'ts' is Int64; the model subtracts a daily season"):
         score(frame.with_columns(ts=pl.int_range(50)), engine=model)

@@ -47,7 +47,7 @@ def test_time_and_series_default_to_those_of_the_training_data(score: Score, edi
     assert (found.frame.columns[:1], found.summary.series) == (["other"], 1)
     with pytest.raises(DataError, match="column 't' is missing"):
         score(frame.drop("t"), engine=engine)
-    with pytest.raises(ConfigError, match="--one-series excludes"):
+    with pytest.raises(ConfigError, match="`one_series` excludes"):
         score(frame, engine=engine, one_series=True, series_column="s")
 
 
@@ -219,7 +219,7 @@ def test_a_file_without_rows_changes_nothing(
     for number, part in enumerate(parts):
         write_parquet(f"many/{number}.parquet", part)
     np.testing.assert_array_equal(score(tmp_path / "many").score, score(rows(50)).score)
-    with pytest.raises(DataError, match=rf"series '.*{place}\.parquet': has 0 rows.*pass --short-series skip"):
+    with pytest.raises(DataError, match=rf"series '.*{place}\.parquet': has 0 rows.*pass short_series='skip'"):
         score(tmp_path / "many", series_per_file=True)
     found = score(tmp_path / "many", series_per_file=True, short_series="skip")
     assert (found.summary.series, found.summary.short_series, len(found.frame)) == (3, 1, 50)

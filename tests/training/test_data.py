@@ -98,7 +98,7 @@ def test_a_validation_file_is_filled_from_itself_and_from_the_training_mean(writ
     scale = np.std([1, 3, 1, 3, 2])
     np.testing.assert_allclose(forward.validation.values[:, 0], np.array([0, 7, 7, 9]) / scale, rtol=1e-6)
     np.testing.assert_allclose(mean.validation.values[:, 0], np.array([0, 7, 0, 9]) / scale, rtol=1e-6)
-    with pytest.raises(DataError, match=r"other.parquet: missing values in x \(2\); pass --fill"):
+    with pytest.raises(DataError, match=r"other.parquet: missing values in x \(2\); pass fill"):
         loaded(train, validation=str(other))
 
 
@@ -107,7 +107,7 @@ def test_missing_values_are_refused_with_columns_and_counts(write_parquet: Write
     with pytest.raises(DataError) as error:
         loaded(path)
     assert str(error.value) == (
-        f"{path}: missing values in a (2), c (1); pass --fill forward or --fill mean, or drop them"
+        f"{path}: missing values in a (2), c (1); pass fill='forward' or fill='mean', or drop them"
     )
     many = write_parquet("many.parquet", **{f"c{i}": [None, 1.0, 2.0] for i in range(11)})
     with pytest.raises(DataError, match=r"c7 \(1\) and 3 more columns"):
@@ -233,7 +233,7 @@ def test_infinities_and_values_beyond_float32_are_refused_with_their_row(
 
 def test_a_column_without_values_is_refused_with_the_way_out(write_parquet: WriteParquet) -> None:
     frame = pl.DataFrame({"x": range(10), "void": [None] * 10}, schema={"x": pl.Int64, "void": pl.Float64})
-    with pytest.raises(DataError, match="column 'void' has no value at all; leave it out with --exclude void"):
+    with pytest.raises(DataError, match="column 'void' has no value at all; leave it out with exclude='void'"):
         loaded(write_parquet("x.parquet", frame), fill="mean")
     with pytest.raises(DataError, match="column 'late' has no value in the training part"):
         loaded(write_parquet("x.parquet", x=range(10), late=[None] * 8 + [1.0, 2.0]), fill="forward")
@@ -254,7 +254,7 @@ def test_notes_tell_what_was_left_out_and_what_looks_wrong(write_parquet: WriteP
         "not numeric, left out: word",
         "1 of 2 series have a validation part shorter than a window: not used",
         "epoch rises steadily like a clock or row number and is learnt as a feature; "
-        "if that is not meant, pass --time-column or --exclude",
+        "if that is not meant, pass `time_column` or `exclude`",
     ]
     assert loaded(path, window=5, columns=["x"]).notes == []
 

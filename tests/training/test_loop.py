@@ -408,7 +408,7 @@ def test_resume_refuses_what_is_not_the_state_of_a_run(data: TrainingData, tmp_p
 
 def test_a_loss_that_is_not_finite_ends_training_and_leaves_nothing(data: TrainingData, tmp_path: Path) -> None:
     path = tmp_path / "x.resume.pt"
-    with pytest.raises(DataError, match=r"the loss is not finite after step \d+; lower --learning-rate"):
+    with pytest.raises(DataError, match=r"the loss is not finite after step \d+; lower `learning_rate`"):
         trained(data, replace(TRAIN, lambda_=1e38, learning_rate=0.9), resume_path=path)
     assert not path.exists()
 
@@ -443,7 +443,7 @@ def test_a_layer_that_does_not_exist_is_refused(data: TrainingData) -> None:
 
 
 def test_a_network_that_does_not_fit_into_memory_is_refused(data: TrainingData) -> None:
-    with pytest.raises(ConfigError, match=r"memory does not suffice; lower --batch-size \(4\), --width or --window"):
+    with pytest.raises(ConfigError, match=r"memory does not suffice; lower `batch_size` \(4\), `width` or `window`"):
         fit(data, replace(MODEL, width=2**20), TRAIN, SCORE)
 
 

@@ -133,7 +133,7 @@ def test_a_season_that_is_asked_for_is_that_of_every_column_or_an_error(write_pa
     season = read(write_parquet, season="1d").season
     assert season is not None
     assert season.features == [0, 1]
-    with pytest.raises(DataError, match="no time column with dates and times; a season needs --time-column"):
+    with pytest.raises(DataError, match="no time column with dates and times; a season needs `time_column`"):
         read(write_parquet, number=True, season="1d")
     with pytest.raises(DataError, match="3 full days"):
         read(write_parquet, days=3, season="1d")
