@@ -40,7 +40,7 @@ class _ErrorsToExitCodes(TyperGroup):
             print(f"error: {_one_line(in_options(str(error)))}", file=sys.stderr)
             raise typer.Exit(1) from None
         except KeyboardInterrupt as interrupt:
-            print(f"interrupted: {interrupt}" if interrupt.args else "interrupted", file=sys.stderr)
+            print(f"interrupted: {in_options(str(interrupt))}" if interrupt.args else "interrupted", file=sys.stderr)
             raise typer.Exit(130) from None
 
 

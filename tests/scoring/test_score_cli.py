@@ -352,7 +352,7 @@ def test_a_failing_engine_is_one_line_with_its_rows_and_the_run_resumable(
     [
         (0, 100, r".*out/.scores.parquet.parts/journal.json: could not be written \(File too large\)"),
         (8_000, 2000, r"rows 0 to \d+: .*out/.scores.parquet.parts/00000000.parquet: could not be written \(.*\)"),
-        (8_000, 100, r".*out/scores.parquet: could not be written \(.*\); 8000 rows are kept, the same command .*"),
+        (8_000, 100, r".*out/scores.parquet: could not be written \(.*\); 8000 rows are kept, the same run .*"),
     ],
     ids=["at once", "part", "output"],
 )
