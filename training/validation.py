@@ -274,10 +274,14 @@ def _measure_views(learnt: Sequence[Floats], whole: Sequence[Scored], live: Sequ
     scales = []
     for parts, causal in ((whole, False), (live, True)):
         views = [
-            SeriesViews(predictions, causal=causal, level="recent", number=part.number).add(*part[:3], end=True)
+            SeriesViews(predictions, causal=causal, level="recent", number=part.number).add(
+                part.x.T, part.residual.T, part.shape.T, end=True
+            )
             for part in parts
         ]
-        scales.append(measure_views(np.concatenate(views), np.concatenate([part.residual for part in parts])))
+        scales.append(
+            measure_views(np.concatenate(views, axis=2), np.concatenate([p.residual.T for p in parts], axis=1))
+        )
     (next_, _), (ahead, _) = predictions
     return ViewStatistics(next=next_.tolist(), ahead=ahead.tolist(), whole=scales[0], live=scales[1])
 
@@ -285,9 +289,9 @@ def _measure_views(learnt: Sequence[Floats], whole: Sequence[Scored], live: Sequ
 def _usual_error(coefficients: Floats, lags: range, parts: Sequence[Scored]) -> Floats:
     """Root of the mean square of a prediction's errors on rows that have enough rows before them, per feature."""
     nothing = np.zeros(len(coefficients), np.float32)
-    errors = [LinearPrediction(lags, coefficients, nothing).errors(part.x)[max(lags) :] for part in parts]
-    known = np.concatenate([nothing[None], *errors])
-    usual: Floats = np.sqrt(np.square(known).sum(axis=0) / np.float32(max(1, len(known) - 1)))
+    errors = [LinearPrediction(lags, coefficients, nothing).errors(part.x.T)[:, max(lags) :] for part in parts]
+    known = np.concatenate([nothing[:, None], *errors], axis=1)
+    usual: Floats = np.sqrt(np.square(known).sum(axis=1) / np.float32(max(1, known.shape[1] - 1)))
     return usual
 
 

@@ -18,7 +18,7 @@ from at_infer.scoring.windows import Floats
 if TYPE_CHECKING:
     from at_infer.live.scorer import LiveSeries, StreamScorer
 
-FORMAT = 2
+FORMAT = 3
 
 
 def save_state(path: Path, stream: "StreamScorer", extra: dict[str, Any]) -> None:

@@ -167,7 +167,7 @@ class SeriesDrift:
         self.filler.apply(values)
         if self.prediction is not None and len(values):
             with np.errstate(over="ignore", invalid="ignore"):
-                errors = self.prediction.errors((values - self.known.mean) / self.known.scale)
+                errors = self.prediction.errors(((values - self.known.mean) / self.known.scale).T)
                 self._activity(np.minimum(np.square(errors), LARGEST), end=False)
 
     def score(self, rows: Floats) -> None:
@@ -178,7 +178,7 @@ class SeriesDrift:
     def end(self) -> int:
         """No more rows; how many blocks there were."""
         if self.prediction is not None and self.rows:
-            self._activity(np.empty((0, len(self.known.mean)), np.float32), end=True)
+            self._activity(np.empty((len(self.known.mean), 0), np.float32), end=True)
         return len(self.inputs.end())
 
     def findings(self, limit: float) -> Iterator[Finding]:
@@ -250,7 +250,7 @@ class SeriesDrift:
 
     def _activity(self, squares: Floats, *, end: bool) -> None:
         (means,) = self.means.add(squares, end=end)
-        self.activities.add(np.log(means + FLOOR))
+        self.activities.add(np.log(means + FLOOR).T)
 
     def _scores(self, rows: Floats) -> Summary:
         """(1,3+F): median, share above the threshold, rows with a score, and median errors of the features."""

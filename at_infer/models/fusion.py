@@ -6,6 +6,7 @@ rows. The score is the geometric mean of the parts: high where several of them a
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -26,6 +27,9 @@ STUCK = len(VIEWS)
 """Number of a view that activity becomes where it is below normal."""
 LABELS = ("shape", "next row", "rows ahead", "burst", "burst", "level", "stuck")
 """What a cause is called, by the number of its view."""
+ACTIVITY_VIEWS = slice(VIEWS.index(ACTIVITIES[0]), VIEWS.index(ACTIVITIES[-1]) + 1)
+BLOCK_ROWS = 1000
+"""Rows that are worked on at once: what belongs to them fits into the cache of a core."""
 EPSILON = np.float32(1e-8)
 LARGEST = np.float32(1e30)
 
@@ -52,29 +56,32 @@ def views_of(level: Level) -> tuple[View, ...]:
 
 
 class Normalised:
-    """Signed views (n,6F) -> deviations in units of validation statistics (n,VF)."""
+    """Signed views (...,F,6,n) -> deviations in units of validation statistics (...,F,V,n)."""
 
     def __init__(self, known: ViewScale, level: Level) -> None:
         names = ["fixed level" if view == "level" and level == "fixed" else view for view in views_of(level)]
         zeros = [0.0] * len(known.spread["shape"])
-        self.centre: Floats = np.concatenate([known.centre.get(name, zeros) for name in names]).astype(np.float32)
-        self.weight: Floats = (1 / np.concatenate([known.spread[name] for name in names])).astype(np.float32)
+        centre = np.stack([known.centre.get(name, zeros) for name in names], axis=1)
+        spread = np.stack([known.spread[name] for name in names], axis=1)
+        self.centre: Floats = centre.astype(np.float32)[..., None]
+        self.weight: Floats = (1 / spread).astype(np.float32)[..., None]
 
     def __call__(self, views: Floats) -> Floats:
         """Each has a mean square of about 1 on validation rows."""
-        return (views[:, : len(self.centre)] - self.centre) * self.weight
+        found: Floats = views[..., : self.centre.shape[1], :] - self.centre
+        found *= self.weight
+        return found
 
 
 def measure_views(views: Floats, residuals: Floats) -> ViewScale:
-    """Statistics of signed views (n,6F) of validation rows, the level against its recent past, and of the residuals."""
-    parts = [*np.split(views, len(VIEWS), axis=1), residuals]
-    found: dict[str, Floats] = dict(zip([*VIEWS, "fixed level"], parts, strict=True))
+    """Statistics of views (F,6,n) of validation rows, the level against its recent past, and of residuals (F,n)."""
+    found: dict[str, Floats] = dict(zip([*VIEWS, "fixed level"], [*views.swapaxes(0, 1), residuals], strict=True))
     activities = [name for name in found if name.startswith("activity")]
-    centre = {name: found[name].mean(axis=0, dtype=np.float64).tolist() for name in activities}
-    squares = {name: np.square(part).mean(axis=0, dtype=np.float64) for name, part in found.items()}
+    centre = {name: found[name].mean(axis=1, dtype=np.float64).tolist() for name in activities}
+    squares = {name: np.square(part).mean(axis=1, dtype=np.float64) for name, part in found.items()}
     spread = {name: np.sqrt(square + FLOOR).tolist() for name, square in squares.items()}
     for name in activities:
-        spread[name] = np.maximum(found[name].std(axis=0, dtype=np.float64), STD_FLOOR).tolist()
+        spread[name] = np.maximum(found[name].std(axis=1, dtype=np.float64), STD_FLOOR).tolist()
     return ViewScale(centre=centre, spread=spread)
 
 
@@ -99,8 +106,6 @@ class Fusion:
         scale = known.live if causal else known.whole
         self.normalised, self.unit = Normalised(scale, score.level), np.float32(scale.unit)
         self.features = len(known.next)
-        first = VIEWS.index(ACTIVITIES[0]) * self.features
-        self.activity = slice(first, first + len(ACTIVITIES) * self.features)
         self.predictions = [
             (np.asarray(coefficients, np.float32), np.asarray(scale.spread[view], np.float32))
             for view, coefficients in (("next", known.next), ("ahead", known.ahead))
@@ -157,27 +162,52 @@ class Fusion:
             part.recall({key.removeprefix(name): value for key, value in kept.items() if key.startswith(name)})
 
     def _advance(self, rows: Floats, *, end: bool) -> Floats:
-        x, residual, shape = np.split(rows, 3, axis=1)
-        deviations = self.normalised(self.views.add(x, residual, shape, end=end))
-        with np.errstate(over="ignore"):
-            squares = np.minimum(np.square(deviations), LARGEST)
-        count = squares.shape[1]
+        """The next rows (n,3F), in blocks that fit into the cache -> rows (m,C) that are final."""
+        found = []
+        with _walking_rows():
+            for first in range(0, max(1, len(rows)), BLOCK_ROWS):
+                last = end and first + BLOCK_ROWS >= len(rows)
+                block = np.ascontiguousarray(rows[first : first + BLOCK_ROWS].T)
+                x, residual, shape = block.reshape(3, self.features, -1)
+                found.append(self._score(self.views.add(x, residual, shape, end=last), end=last))
+        return np.concatenate(found) if len(found) > 1 else found[0]
+
+    def _score(self, views: Floats, *, end: bool) -> Floats:
+        """Signed views (F,6,n) -> rows (m,C) that are final."""
+        deviations = self.normalised(views)
+        count = deviations.shape[-2]
+        signed = deviations[..., ACTIVITY_VIEWS, :].copy() if self.explain else deviations[..., :0, :]
+        squares: Floats = np.square(deviations, out=deviations)
+        if not squares.max(initial=0) <= LARGEST:
+            np.minimum(squares, LARGEST, out=squares)
         if self.explain:  # whether activity is too high or too low
-            squares = np.concatenate([squares, deviations[:, self.activity]], axis=1)
+            squares = np.concatenate([squares, signed], axis=-2)
         means = self.means.add(squares, end=end)
-        roots = [np.sqrt(mean[:, :count]).reshape(-1, count // self.features, self.features) for mean in means]
-        parts = np.stack([np.log(root.mean(axis=2) + EPSILON) for root in roots])  # (W,n,V)
-        # One by one: the order in which numpy adds up may depend on the number of rows, and with it the last bit.
-        total = sum(part[:, view] for part in parts for view in range(part.shape[1]))
-        score: Floats = np.exp(total / np.float32(parts.shape[0] * parts.shape[2]))[:, None] / self.unit
+        roots = [np.sqrt(mean[..., :count, :]) for mean in means]
+        # Feature by feature, since there are several views; over one row of memory numpy would add up in another order.
+        parts = [np.add.reduce(root, axis=-3) / np.float32(self.features) for root in roots]
+        logs = np.log(np.concatenate(parts, axis=-2) + EPSILON)  # (WV,n)
+        total = np.add.accumulate(logs, axis=-2)[..., -1, :]  # one by one, for the same reason
+        score: Floats = np.asarray(np.exp(total / np.float32(logs.shape[-2])) / self.unit, np.float32)[..., None]
         if not self.explain:
             return score
-        share, view = blame(roots, parts)
-        low = means[0][:, count:].reshape(-1, 2, self.features) < 0
+        share, view = blame([root.transpose(2, 1, 0) for root in roots], logs.reshape(len(roots), count, -1))
+        low = means[0][:, count:].transpose(2, 1, 0) < 0
         for number, name in enumerate(ACTIVITIES):
             at = VIEWS.index(name)
             view = np.where((view == at) & low[:, number], np.float32(STUCK), view)
         return np.concatenate([score, share * score, view], axis=1)
+
+
+@contextmanager
+def _walking_rows() -> Iterator[None]:
+    """Overflows are limited later; and no buffers: numpy would copy rows of several features together to fill them."""
+    before = np.setbufsize(16)
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            yield
+    finally:
+        np.setbufsize(before)
 
 
 def fuse_windows(rows: Floats, known: ViewStatistics, score: ScoreConfig) -> Floats:
@@ -188,13 +218,14 @@ def fuse_windows(rows: Floats, known: ViewStatistics, score: ScoreConfig) -> Flo
 
 
 def blame(roots: list[Floats], parts: Floats) -> tuple[Floats, Floats]:
-    """Roots of mean squares (n,V,F), one array per width, and logarithms of the parts (W,n,V) -> two arrays (n,F).
+    """Roots of mean squares (n,V,F), one array per width, and logarithms of the parts (W,V,n) -> two arrays (n,F).
 
     A part counts as far as it is above normal, a feature by its share of the part. For each feature there is its share
     of the whole, and the number of the view that shows it most.
     """
+    roots = [np.ascontiguousarray(root) for root in roots]  # so that numpy adds up in one order
     shares = np.stack([root / (root.sum(axis=2, keepdims=True) + EPSILON) for root in roots])  # (W,n,V,F)
-    weighted = (np.maximum(parts, EPSILON)[..., None] * shares).sum(axis=0)  # (n,V,F)
+    weighted = (np.maximum(parts, EPSILON).swapaxes(1, 2)[..., None] * shares).sum(axis=0)  # (n,V,F)
     features = weighted.sum(axis=1)
     features /= np.maximum(features.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
     return features, weighted.argmax(axis=1).astype(np.float32)
@@ -202,6 +233,9 @@ def blame(roots: list[Floats], parts: Floats) -> tuple[Floats, Floats]:
 
 def _runs(rows: Floats) -> Iterator[tuple[Floats, bool]]:
     """Consecutive rows that all have a score, or all have none."""
+    if len(rows) and not np.isnan(rows.min()):
+        yield rows, True
+        return
     scored = np.asarray(~np.isnan(rows).any(axis=1))
     cuts = [0, *(np.flatnonzero(scored[1:] != scored[:-1]) + 1).tolist(), len(rows)]
     for first, end in pairwise(cuts):

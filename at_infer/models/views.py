@@ -2,12 +2,17 @@
 
 Rows are scaled, in order, of one series. What is a function of a window (reconstruction, shape) comes from the engine;
 here is what needs more rows than a window has: linear predictions, activity, and the recent level.
+
+Rows are the last axis of all arrays, so that each step is a pass over contiguous memory; axes in front of the features
+are series that advance together. Every number is formed by the same operations in the same order, however many rows
+come at once: sums by numpy over a whole axis are avoided, since their order depends on the shape.
 """
 
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from at_infer.config import Level
@@ -42,12 +47,46 @@ FLOOR = np.float32(1e-4)
 """In squared units of the scaler: a hundredth of a standard deviation."""
 LEVEL_STEP, LEVEL_ROWS, LEVEL_LAG, LEVEL_LEAST = 20, 50, 25, 5
 """The recent level is the median of every 20th row, 50 of them, at least 25 rows before the block of 20."""
+LEVEL_YOUNG = -(-LEVEL_LAG // LEVEL_STEP)
+"""Rows behind the last one that is old enough, of those that are kept."""
+FEW_ROWS = 16
+"""Up to so many rows, one operation on all lags is faster than one for each."""
 
 
 def lookback(level: Level) -> int:
     """How many rows before a row its views may depend on."""
     reach = max(AHEAD) + ACTIVITY // 2
     return max(reach, LEVEL_STEP * (LEVEL_ROWS + 1) + LEVEL_LAG) if level == "recent" else reach
+
+
+def append(past: Floats, rows: Floats) -> tuple[Floats, Floats]:
+    """Past and new rows together (...,k+n), and the last k of them."""
+    known = np.concatenate([past, rows], axis=-1)
+    return known, known[..., rows.shape[-1] :].copy()
+
+
+Prediction = tuple[Floats, Floats]
+"""Coefficients (F,p+1) of a linear prediction, and its error (F,) on normal rows."""
+
+
+def prediction_errors(known: Floats, rows: int, lags: range, coefficients: Floats) -> Floats:
+    """The last `rows` of those `known`, contiguous (...,F,k), minus their prediction, signed; the intercept is last."""
+    first = known.shape[-1] - rows
+    errors: Floats = known[..., first:] - coefficients[:, -1:]
+    if 0 < rows <= FEW_ROWS:
+        terms = np.empty((*errors.shape, len(lags) + 1), np.float32)
+        terms[..., 0] = errors
+        step = known.itemsize
+        seen: Floats = np.ndarray(
+            (*errors.shape, len(lags)), np.float32, known, (first - lags[0]) * step, (*known.strides, -step)
+        )
+        np.multiply(seen, coefficients[:, None, :-1], out=terms[..., 1:])
+        return np.asarray(np.subtract.reduce(terms, axis=-1))  # one by one, as below
+    term = np.empty(errors.shape, np.float32)
+    for k, lag in enumerate(lags):
+        np.multiply(known[..., first - lag : first - lag + rows], coefficients[:, k, None], out=term)
+        np.subtract(errors, term, out=errors)
+    return errors
 
 
 class LinearPrediction(Remembering):
@@ -57,124 +96,158 @@ class LinearPrediction(Remembering):
 
     def __init__(self, lags: range, coefficients: Floats, usual: Floats) -> None:
         """`usual` is the error (F,) of a normal row."""
-        self.usual, self.seen = usual, 0
-        self.lags, self.coefficients = lags, np.ascontiguousarray(coefficients.T)  # (p+1,F), the intercept last
-        self.past: Floats | None = None
-        """The last rows, as many as the largest lag."""
+        self.lags, self.coefficients, self.usual, self.seen = lags, coefficients, usual, 0
+        self.past = np.zeros((len(usual), max(lags)), np.float32)
 
     def errors(self, x: Floats) -> Floats:
-        """x (n,F) minus its prediction, signed."""
-        reach = max(self.lags)
-        past = np.repeat(x[:1], reach, axis=0) if self.past is None else self.past
-        known = np.concatenate([past, x])
-        self.past = known[len(known) - reach :].copy()
-        errors: Floats = x - self.coefficients[-1]
-        for lag, coefficient in zip(self.lags, self.coefficients, strict=False):  # in this order, whatever the pieces
-            errors -= known[reach - lag : len(known) - lag] * coefficient
-        errors[: max(0, reach - self.seen)] = self.usual
-        self.seen += len(x)
+        """x (F,n) minus its prediction, signed."""
+        known, self.past = append(self.past, x)
+        errors = prediction_errors(known, x.shape[1], self.lags, self.coefficients)
+        if self.seen < max(self.lags):
+            errors[:, : max(self.lags) - self.seen] = self.usual[:, None]
+        self.seen += x.shape[1]
         return errors
-
-
-Prediction = tuple[Floats, Floats]
-"""Coefficients (F,p+1) of a linear prediction, and its error (F,) on normal rows."""
 
 
 class RecentLevel(Remembering):
     """Running median of residuals over about a thousand rows; a step becomes the new level late and at once."""
 
-    kept = ("number", "rows", "first_row", "early", "block", "median")
+    kept = ("number", "first_row", "rows", "early", "median")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, features: int) -> None:
         self.number = number
         """Of the next row in its series: every 20th of the whole series counts, wherever a stream begins."""
-        self.rows: Floats | None = None
-        self.first_row = -(-number // LEVEL_STEP) * LEVEL_STEP
-        self.early: Floats | None = None
+        self.first_row = _next_step(number)
+        """The first one that counts."""
+        self.rows = np.zeros((features, LEVEL_ROWS + LEVEL_YOUNG), np.float32)
+        """The last rows that count, the newest last."""
+        self.early: Floats | None = np.empty((features, 0), np.float32)
         """All rows so far, while too few are old enough."""
-        self.block = -1
-        self.median: Floats | None = None
+        self.median = np.zeros(features, np.float32)
+        """Of the block that the last row is in."""
 
     def of(self, residuals: Floats) -> Floats:
-        """The level at each of the next rows (n,F)."""
-        numbers = np.arange(self.number, self.number + len(residuals))
-        fresh = residuals[(-self.number) % LEVEL_STEP :: LEVEL_STEP]
-        kept = fresh if self.rows is None else np.concatenate([self.rows, fresh])
-        early = residuals if self.early is None else np.concatenate([self.early, residuals])
-        blocks = numbers // LEVEL_STEP * LEVEL_STEP
-        level = np.empty_like(residuals)
-        for block in np.unique(blocks).tolist():
-            rows = np.flatnonzero(blocks == block)
-            old = (block - LEVEL_LAG - self.first_row) // LEVEL_STEP + 1  # kept rows that are old enough
-            if old >= LEVEL_LEAST:
-                level[rows] = self._of_block(block, kept, old)
-            else:
-                begin = len(early) - len(residuals)
-                for row in rows.tolist():
-                    level[row] = np.median(early[: begin + row + 1], axis=0)
-        self.number += len(residuals)
-        surplus = max(0, len(kept) - (LEVEL_ROWS + LEVEL_LAG // LEVEL_STEP + 1))
-        self.rows, self.first_row = kept[surplus:].copy(), self.first_row + surplus * LEVEL_STEP
-        self.early = None if old >= LEVEL_LEAST else early
+        """The level at each of the next rows (F,n)."""
+        if residuals.shape[1] == 1 and self.early is None:
+            return self.step(residuals[:, 0])[:, None]
+        level = np.empty(residuals.shape, np.float32)
+        young = 0 if self.early is None else self._of_early(residuals, level)
+        first, end = self.number + young, self.number + residuals.shape[1]
+        following = _next_step(self.number)
+        kept, self.rows = append(self.rows, residuals[:, following - self.number :: LEVEL_STEP])
+        self.number = end
+        if first < end:
+            medians = self._medians(kept, range(_next_step(first), end, LEVEL_STEP), following)
+            medians = np.column_stack([self.median, medians])  # in front that of the block which is under way
+            begun = LEVEL_STEP - (_next_step(first) - first)
+            level[:, young:] = np.repeat(medians, LEVEL_STEP, axis=1)[:, begun : begun + end - first]
+            self.median = medians[:, -1].copy()
         return level
 
-    def _of_block(self, block: int, kept: Floats, old: int) -> Floats:
-        if block != self.block or self.median is None:
-            self.block = block
-            self.median = np.median(kept[max(0, old - LEVEL_ROWS) : old], axis=0).astype(np.float32)
+    def step(self, residual: Floats) -> Floats:
+        """The level (F,) at the next row (F,), when no row is early: `of` without the arrays for many."""
+        if self.number % LEVEL_STEP == 0:
+            kept, self.rows = append(self.rows, residual[:, None])
+            self.median = self._medians(kept, range(self.number, self.number + 1), self.number)[:, 0]
+        self.number += 1
         return self.median
+
+    def _of_early(self, residuals: Floats, level: Floats) -> int:
+        """Fill in rows that have too few before them, by the median of all so far; how many there are."""
+        assert self.early is not None
+        settled = self.first_row + _next_step(LEVEL_STEP * (LEVEL_LEAST - 1) + LEVEL_LAG)
+        young: int = min(residuals.shape[1], settled - self.number)
+        known = self.early.shape[1]
+        self.early = np.concatenate([self.early, residuals[:, :young]], axis=1)
+        for row in range(young):
+            level[:, row] = median(self.early[:, : known + row + 1])
+        if self.number + young == settled:
+            self.early = None
+        return young
+
+    def _medians(self, kept: Floats, blocks: range, following: int) -> Floats:
+        """(F,b) of some blocks, by their first rows; `following` is the number of the first new row of those kept."""
+        found = np.empty((len(kept), len(blocks)), np.float32)
+        ends = [self.rows.shape[1] + (block - LEVEL_LAG - following) // LEVEL_STEP + 1 for block in blocks]
+        old = [(block - LEVEL_LAG - self.first_row) // LEVEL_STEP + 1 for block in blocks]
+        few = sum(count < LEVEL_ROWS for count in old)
+        for k in range(few):
+            found[:, k] = median(kept[:, ends[k] - old[k] : ends[k]])
+        if few < len(blocks):
+            windows = sliding_window_view(kept, LEVEL_ROWS, axis=1)
+            found[:, few:] = median(windows[:, ends[few] - LEVEL_ROWS : ends[-1] - LEVEL_ROWS + 1])
+        return found
+
+
+def median(values: Floats) -> Floats:
+    """Over the last axis; sorting short rows is faster than numpy's own median."""
+    half, odd = divmod(values.shape[-1], 2)
+    ordered = np.sort(values, axis=-1)
+    middle: Floats = ordered[..., half] if odd else (ordered[..., half - 1] + ordered[..., half]) / np.float32(2)
+    return middle
+
+
+def _next_step(number: int) -> int:
+    """The next row that counts for the level."""
+    return -(-number // LEVEL_STEP) * LEVEL_STEP
 
 
 class MovingMeans(Remembering):
     """Means over rows t - before .. t + after that exist, for several spans at once; rows in, rows out when known."""
 
-    kept = ("context", "first", "done")
+    kept = ("context", "seen")
 
     def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
         self.spans = spans
         self.before, self.after = (max(span[side] for span in spans) for side in (0, 1))
         self.context: Floats | None = None
-        self.first = 0
-        """Row of the stream that the context begins with."""
-        self.done = 0
+        """The last rows, zeros before the first."""
+        self.seen = 0
 
     def add(self, rows: Floats, *, end: bool = False) -> list[Floats]:
-        """The means of each span, for rows whose neighbours are all known, or do not come because this is the end."""
-        known = rows if self.context is None else np.concatenate([self.context, rows])
-        total = self.first + len(known)
-        ready = max(self.done, total if end else total - self.after)
-        found = [self._mean(known, ready, total, *span) for span in self.spans]
-        keep = max(0, ready - self.before - self.first)
-        self.context, self.first, self.done = known[keep:].copy(), self.first + keep, ready
+        """The means (...,m) of each span, for rows whose neighbours are all known, or do not come: this is the end."""
+        if self.context is None:
+            self.context = np.zeros((*rows.shape[:-1], self.before + self.after), np.float32)
+        first, total = self.seen - self.after, self.seen + rows.shape[-1]
+        if end:
+            rows = np.concatenate([rows, np.zeros((*rows.shape[:-1], self.after), np.float32)], axis=-1)
+        known, self.context = append(self.context, rows)
+        self.seen = total
+        count = rows.shape[-1]
+        sums = window_sums(known, [(self.before - before, before + 1 + after) for before, after in self.spans], count)
+        skipped = min(count, max(0, -first))
+        found = []
+        for (before, after), of_span in zip(self.spans, sums, strict=True):
+            width: Any = np.float32(before + 1 + after)
+            if end or first < before:
+                numbers = np.arange(first, first + count)
+                exist = np.minimum(numbers + after + 1, total) - np.maximum(numbers - before, 0)
+                width = np.maximum(exist, 1).astype(np.float32)
+            found.append(np.divide(of_span, width)[..., skipped:])
         return found
 
-    def _mean(self, known: Floats, ready: int, total: int, before: int, after: int) -> Floats:
-        """Of rows `done` to `ready`; sums are formed alike whatever the pieces, so that the last bit is the same."""
-        count = ready - self.done
-        if not count:
-            return known[:0]
-        begin, end = self.done - before - self.first, ready + after - self.first
-        inside = known[max(0, begin) : min(len(known), end)]
-        padded = np.zeros((end - begin, known.shape[1]), np.float32)
-        padded[max(0, -begin) : max(0, -begin) + len(inside)] = inside
-        rows = np.arange(self.done, ready)
-        exist = (np.minimum(rows + after + 1, total) - np.maximum(rows - before, 0)).astype(np.float32)
-        return np.divide(window_sums(padded, before + 1 + after), exist[:, None])
 
+def window_sums(rows: Floats, spans: Sequence[tuple[int, int]], count: int) -> list[Floats]:
+    """For each (begin, width) sums of `width` consecutive rows: contiguous (...,k) -> (...,count), from `begin` on.
 
-def window_sums(rows: Floats, width: int) -> Floats:
-    """Sums of each `width` consecutive rows (n,C) -> (n - width + 1,C), by doubling: no cancellation, few passes."""
-    count = len(rows) - width + 1
-    total: Floats | None = None
-    power, offset, sums = 1, 0, rows
-    while power <= width:
-        if width & power:
-            part = sums[offset : offset + count]
-            total = part.copy() if total is None else total + part
-            offset += power
+    By doubling: no cancellation, few passes. All features are one long row here, which numpy walks through at once;
+    what is added up across their borders is left out of the result.
+    """
+    sums = rows.reshape(-1)
+    length = len(sums) - rows.shape[-1] + count
+    totals: list[Floats | None] = [None for _ in spans]
+    at, power, widest = [begin for begin, _ in spans], 1, max(width for _, width in spans)
+    while True:
+        for k, (_, width) in enumerate(spans):
+            if width & power:
+                part, total = sums[at[k] : at[k] + length], totals[k]
+                totals[k] = part if total is None else total + part
+                at[k] += power
+        if 2 * power > widest:
+            break
         sums, power = sums[:-power] + sums[power:], 2 * power
-    assert total is not None
-    return total
+    shape = (*rows.shape[:-1], count)
+    return [np.ndarray(shape, np.float32, total, strides=rows.strides) for total in totals]
 
 
 class SeriesViews:
@@ -182,41 +255,48 @@ class SeriesViews:
 
     def __init__(self, predictions: Sequence[Prediction], *, causal: bool, level: Level, number: int) -> None:
         """`predictions` are of the next row and ahead; `number` is that of the first row in its series."""
-        (next_, next_usual), (ahead, ahead_usual) = predictions
-        self.next = LinearPrediction(NEXT, next_, next_usual)
-        self.ahead = LinearPrediction(AHEAD, ahead, ahead_usual)
-        self.level = RecentLevel(number) if level == "recent" else None
-        half = ACTIVITY // 2
+        self.predictions = list(zip((NEXT, AHEAD), predictions, strict=True))
+        features, half = len(predictions[0][0]), ACTIVITY // 2
+        self.past = np.zeros((features, max(AHEAD)), np.float32)
+        self.level = RecentLevel(number, features) if level == "recent" else None
         self.means = MovingMeans([(half, 0 if causal else ACTIVITY - 1 - half)])
-        self.waiting = np.empty((0, 4 * len(next_)), np.float32)
+        self.waiting = np.zeros((features, 4, self.means.after), np.float32)
+        """Views that are known while activity is not: shape, both predictions, level."""
 
     def add(self, x: Floats, residual: Floats, shape: Floats, *, end: bool = False) -> Floats:
-        """Scaled rows, their residuals and shapes, each (n,F) -> views (m,6F) of rows that are known now."""
-        errors = np.empty((0, 2 * x.shape[1]), np.float32)
-        if len(x):
-            errors = np.concatenate([self.next.errors(x), self.ahead.errors(x)], axis=1)
-            level = residual if self.level is None else residual - self.level.of(residual)
-            self.waiting = np.concatenate([self.waiting, np.concatenate([shape, errors, level], axis=1)])
-        with np.errstate(over="ignore"):
-            (activity,) = self.means.add(np.square(errors), end=end)
-        known, self.waiting = self.waiting[: len(activity)], self.waiting[len(activity) :]
-        without_level = 3 * x.shape[1]
-        return np.concatenate([known[:, :without_level], np.log(activity + FLOOR), known[:, without_level:]], axis=1)
+        """Scaled rows, their residuals and shapes, each (F,n) -> views (F,6,m) of rows that are known now."""
+        rows, seen = x.shape[-1], self.means.seen
+        known, self.past = append(self.past, x)
+        new = np.empty((*x.shape[:-1], 4, rows), np.float32)
+        new[..., 0, :] = shape
+        for k, (lags, (coefficients, usual)) in enumerate(self.predictions, start=1):
+            new[..., k, :] = prediction_errors(known, rows, lags, coefficients)
+            if seen < max(lags):
+                new[..., k, : max(lags) - seen] = usual[:, None]
+        np.subtract(residual, 0 if self.level is None else self.level.of(residual), out=new[..., 3, :])
+        (activity,) = self.means.add(np.square(new[..., 1:3, :]), end=end)
+        if self.means.after:
+            new = np.concatenate([self.waiting, new], axis=-1)
+            self.waiting = new[..., rows:].copy()
+            rows = new.shape[-1] if end else rows
+        views = np.empty((*x.shape[:-1], len(VIEWS), activity.shape[-1]), np.float32)
+        ready = new[..., rows - activity.shape[-1] : rows]
+        views[..., :3, :] = ready[..., :3, :]
+        np.log(activity + FLOOR, out=views[..., 3:5, :])
+        views[..., 5, :] = ready[..., 3, :]
+        return views
 
     def remember(self) -> dict[str, Any]:
         """Numbers and arrays by name; nothing waits in a causal stream."""
-        return {name + key: value for name, part in self._parts().items() for key, value in part.remember().items()}
+        own = {name + key: value for name, part in self._parts().items() for key, value in part.remember().items()}
+        return own | {"past": self.past}
 
     def recall(self, kept: dict[str, Any]) -> None:
         """Go on where `remember` was asked."""
+        self.past = kept["past"]
         for name, part in self._parts().items():
             part.recall({key.removeprefix(name): value for key, value in kept.items() if key.startswith(name)})
 
     def _parts(self) -> dict[str, Remembering]:
-        parts: dict[str, Remembering | None] = {
-            "next.": self.next,
-            "ahead.": self.ahead,
-            "level.": self.level,
-            "means.": self.means,
-        }
+        parts: dict[str, Remembering | None] = {"level.": self.level, "means.": self.means}
         return {name: part for name, part in parts.items() if part is not None}

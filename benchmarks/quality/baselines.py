@@ -58,14 +58,14 @@ def view_scores(train: Floats, test: Floats) -> Iterator[tuple[str, Floats]]:
     predictions = []
     for lags in (NEXT, AHEAD):
         fitted = fit_linear([train[:cut]], lags)
-        errors = LinearPrediction(lags, fitted, np.zeros(train.shape[1], np.float32)).errors(train[cut:])
-        predictions.append((fitted, np.sqrt(np.square(errors[max(lags) :]).mean(axis=0))))
+        errors = LinearPrediction(lags, fitted, np.zeros(train.shape[1], np.float32)).errors(train[cut:].T)
+        predictions.append((fitted, np.sqrt(np.square(errors[:, max(lags) :]).mean(axis=1))))
     parts = []
     for x in (train[cut:], test):
         views = SeriesViews(predictions, causal=False, level="recent", number=0)
-        parts.append(views.add(x, x, x - moving_mean(x, LOCAL), end=True))
-    scale = measure_views(parts[0], train[cut:])
-    deviations = np.square(Normalised(scale, "recent")(parts[1])).reshape(len(test), len(VIEWS), -1)
+        parts.append(views.add(x.T, x.T, (x - moving_mean(x, LOCAL)).T, end=True))
+    scale = measure_views(parts[0], train[cut:].T)
+    deviations = np.square(Normalised(scale, "recent")(parts[1])).transpose(2, 1, 0)  # (n,6,F)
     for view, name in LINEAR_VIEWS.items():
         yield name, np.sqrt(moving_mean(deviations[:, VIEWS.index(view)], SMOOTH)).mean(axis=1)
     next_, ahead = (fitted.tolist() for fitted, _ in predictions)
@@ -84,7 +84,7 @@ def scaled(train: Floats, test: Floats) -> tuple[Floats, Floats]:
 
 def moving_mean(x: Floats, width: int) -> Floats:
     """Centred; at the ends, of the rows that exist."""
-    return MovingMeans([(width // 2, (width - 1) // 2)]).add(x, end=True)[0]
+    return MovingMeans([(width // 2, (width - 1) // 2)]).add(x.T, end=True)[0].T
 
 
 def pca(train: Floats, test: Floats) -> tuple[Floats, Floats]:

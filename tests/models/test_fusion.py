@@ -1,5 +1,6 @@
 """Mode fusion against brute force: loops over rows, float64, and the formulas of docs/method.md."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -85,8 +86,8 @@ def statistics(rows: np.ndarray) -> ViewStatistics:
     predictions = [(fit_linear([x], lags), np.full(F, 0.2, np.float32)) for lags in (NEXT, AHEAD)]
     scales = [
         measure_views(
-            SeriesViews(predictions, causal=causal, level="recent", number=0).add(x, residual, shape, end=True),
-            residual,
+            SeriesViews(predictions, causal=causal, level="recent", number=0).add(x.T, residual.T, shape.T, end=True),
+            residual.T,
         )
         for causal in (False, True)
     ]
@@ -119,6 +120,21 @@ def test_scores_are_the_same_to_the_last_bit_in_any_pieces(sizes: list[int], cau
         done += size
     found.append(fusion.end())
     np.testing.assert_array_equal(np.concatenate(found), whole(given, causal=causal, explain=explain))
+
+
+@pytest.mark.parametrize("explain", [False, True])
+def test_rows_of_many_features_score_the_same_one_by_one_as_together(explain: bool) -> None:
+    times = 9  # numpy adds up eight numbers and more in another order than a few
+    scale = replace(
+        KNOWN.live,
+        centre={name: times * values for name, values in KNOWN.live.centre.items()},
+        spread={name: times * values for name, values in KNOWN.live.spread.items()},
+    )
+    known = ViewStatistics(next=times * KNOWN.next, ahead=times * KNOWN.ahead, whole=scale, live=scale)
+    rows = np.concatenate([np.tile(part, times) for part in np.split(series(1300), 3, axis=1)], axis=1)
+    one, all_ = (Fusion(known, SCORE, causal=True, explain=explain) for _ in range(2))
+    found = np.concatenate([one.add(row[None]) for row in rows])
+    np.testing.assert_array_equal(found, all_.add(rows))
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -211,22 +227,24 @@ def test_a_level_may_be_compared_with_the_training_data_or_not_at_all() -> None:
 
 @given(width=st.integers(1, 70), extra=st.integers(0, 50))
 def test_sums_of_windows_are_those_of_a_loop(width: int, extra: int) -> None:
-    values = np.random.default_rng(width).normal(size=(width + extra, 2)).astype(np.float32)
-    expected = np.stack([values[i : i + width].sum(axis=0, dtype=np.float64) for i in range(extra + 1)])
-    np.testing.assert_allclose(window_sums(values, width), expected, rtol=1e-4, atol=1e-4)
+    values = np.random.default_rng(width).normal(size=(2, width + extra + 3)).astype(np.float32)
+    expected = np.stack([values[:, i : i + width].sum(axis=1, dtype=np.float64) for i in range(extra + 4)], axis=1)
+    found, later = window_sums(values, [(0, width), (3, width)], extra + 1)
+    np.testing.assert_allclose(found, expected[:, :-3], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(later, expected[:, 3:], rtol=1e-4, atol=1e-4)
 
 
 def test_a_huge_value_leaves_no_trace_in_the_means_behind_it() -> None:
-    rows = np.ones((100, 1), np.float32)
-    rows[10] = 1e30
+    rows = np.ones((1, 100), np.float32)
+    rows[:, 10] = 1e30
     (found,) = MovingMeans([(5, 4)]).add(rows, end=True)
-    np.testing.assert_array_equal(found[16:], 1)
+    np.testing.assert_array_equal(found[:, 16:], 1)
 
 
 def test_the_recent_level_forgets_a_step_late_and_at_once() -> None:
     rows = np.zeros((2000, 1), np.float32)
     rows[1000:] = 1
-    level = RecentLevel(0).of(rows)[:, 0]
+    level = RecentLevel(0, 1).of(rows.T)[0]
     assert set(np.unique(level).tolist()) <= {0.0, 0.5, 1.0}
     assert level[1400] == 0
     assert level[1600] == 1
