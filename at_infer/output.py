@@ -2,27 +2,47 @@
 
 import glob
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from at_infer.errors import OutputError
 
 
-def check_writable(path: Path, *, overwrite: bool) -> None:
-    """Fail before the long work starts if its result could not be written to `path`."""
+def check_writable(
+    path: Path,
+    *,
+    overwrite: bool,
+    inputs: Iterable[str | Path | None] = (),
+    say: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Fail before the long work starts if its result could not be written to `path`.
+
+    Only a regular file that is none of the command's `inputs` is ever replaced. A link is replaced itself: `say` tells.
+    """
     try:
         if path.is_dir():
             raise OutputError(f"{path}: is a folder; give a file name")
+        _check_replaceable(path)
+        _refuse_inputs(path, inputs)
+        target = path.readlink() if path.is_symlink() else None
+        if target is not None and not overwrite:
+            raise OutputError(
+                f"{path}: exists already, a link to {target}; pass overwrite=True to replace the link, which leaves "
+                f"{target} as it is"
+            )
         if path.exists() and not overwrite:
             raise OutputError(f"{path}: exists already; pass overwrite=True to replace it")
         if not path.parent.is_dir():
             raise OutputError(f"{path}: folder {path.parent} does not exist; create it or choose another")
         probe = _temporary(path)
-        probe.touch()
+        _create(probe)
         probe.unlink()
     except OSError as error:
         raise OutputError(f"{path}: cannot write to folder {path.parent} ({error.strerror})") from None
+    if target is not None:
+        say(f"note: {path}: is a link to {target}; the link is replaced, {target} stays as it is")
 
 
 @contextmanager
@@ -31,15 +51,60 @@ def atomic_path(path: Path) -> Iterator[Path]:
     temporary = _temporary(path)
     _remove_leftovers(path)
     try:
+        _check_replaceable(path)
+        _create(temporary, _mode(path))
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        temporary.replace(path)
+        take_place(temporary, path)
     except OSError as error:
         raise OutputError(f"{path}: could not be written ({error.strerror or error})") from error
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def take_place(temporary: Path, path: Path) -> None:
+    """Rename a finished file; it keeps the mode of the one it replaces."""
+    mode = _mode(path)
+    if mode is not None:
+        temporary.chmod(mode)
+    temporary.replace(path)
+
+
+def _check_replaceable(path: Path) -> None:
+    """A device, a pipe or a socket is never replaced by a file, nor is a link to one, such as /dev/stdout."""
+    is_magic = path.is_symlink() and str(path.readlink()).startswith("/proc/")
+    with suppress(FileNotFoundError, NotADirectoryError):
+        if is_magic or not stat.S_ISREG(path.stat().st_mode):
+            raise OutputError(f"{path}: is not a regular file, and is not replaced by one; choose another output")
+
+
+def _refuse_inputs(path: Path, inputs: Iterable[str | Path | None]) -> None:
+    for one in inputs:
+        with suppress(OSError, ValueError):  # absent, or a URL: never the output
+            if one is not None and path.samefile(one):
+                raise OutputError(f"{path}: is also the input {one}; choose another output")
+
+
+def _create(temporary: Path, mode: int | None = None) -> None:
+    """An empty file of our own: whatever bears its name, such as a link that someone has planted, is not opened."""
+    temporary.unlink(missing_ok=True)
+    opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
+    try:
+        if mode is not None:
+            os.fchmod(opened, mode)
+    finally:
+        os.close(opened)
+
+
+def _mode(path: Path) -> int | None:
+    """That of the file to be replaced; None for a new one, which gets what the umask leaves."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return stat.S_IMODE(found.st_mode) & 0o777 if stat.S_ISREG(found.st_mode) else None
 
 
 def _temporary(path: Path) -> Path:

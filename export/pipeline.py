@@ -20,7 +20,7 @@ from at_infer.engines.tensorrt.batching import BatchProfile
 from at_infer.errors import CheckpointError, ExportError, OutputError
 from at_infer.models.kinds import Flavour
 from at_infer.models.metadata import FORMAT, Graph, Metadata
-from at_infer.output import check_writable
+from at_infer.output import check_writable, take_place
 from at_infer.scoring.real_windows import real_windows
 from at_infer.scoring.windows import ALIGNMENT
 from at_infer.thresholds.ratio import carried_threshold
@@ -122,15 +122,19 @@ def export_model(
     *,
     triton: Path | None = None,
     overwrite: bool = False,
+    inputs: Sequence[Path] = (),
     say: Say = lambda _: None,
 ) -> Report:
-    """Trace, lower, check and write both graphs, then build the engine; nothing is left behind on failure."""
+    """Trace, lower, check and write both graphs, then build the engine; nothing is left behind on failure.
+
+    `inputs` are files that no output may replace, beside those that `config` names.
+    """
     _check_weights(checkpoint)
     flavour = None if config.precision == "int8-dynamic" else choose_flavour(config.engine)
     targets = {suffix: folder / f"{config.name}{suffix}" for suffix in (".onnx", ".associations.onnx", ".trt")}
     sidecars = [Path(f"{targets['.trt']}{suffix}") for suffix in (".json", ".log", ".timing", ".cache")]
     for path in [*targets.values(), *sidecars] if folder.exists() else [folder]:
-        check_writable(path, overwrite=overwrite)
+        check_writable(path, overwrite=overwrite, inputs=[*inputs, config.data, config.calibration])
     real, calibration = (
         None if source is None else real_windows(source, checkpoint, most=REAL_WINDOWS)
         for source in (config.data, config.calibration)
@@ -307,7 +311,7 @@ def _publish(staging: Path, folder: Path, *, stale: Sequence[Path]) -> None:
     """Put the finished files in place; what an earlier export left and this one did not write goes."""
     written = sorted(staging.iterdir())
     for path in written:
-        path.replace(folder / path.name)
+        take_place(path, folder / path.name)
     for path in stale:
         if path.name not in {file.name for file in written}:
             path.unlink(missing_ok=True)

@@ -102,3 +102,68 @@ def test_what_a_killed_run_left_is_removed_and_what_a_running_one_writes_is_kept
 def test_the_current_folder_is_no_file_name():
     with pytest.raises(OutputError, match="is a folder"):
         check_writable(Path(), overwrite=True)
+
+
+def test_only_regular_files_are_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "to_pipe").symlink_to(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path / "to_pipe", Path("/dev/null"), Path("/dev/stdout")):
+        with pytest.raises(OutputError, match="is not a regular file"):
+            check_writable(path, overwrite=True)
+    with (
+        pytest.raises(OutputError, match="is not a regular file"),
+        atomic_path(tmp_path / "pipe") as temporary,
+    ):
+        temporary.write_text("x")
+    assert names(tmp_path) == ["pipe", "to_pipe"]
+
+
+def test_an_input_of_the_command_is_never_its_output(tmp_path: Path) -> None:
+    model = tmp_path / "model.onnx"
+    model.touch()
+    (tmp_path / "same.onnx").symlink_to(model)
+    for output in (model, tmp_path / "same.onnx"):
+        with pytest.raises(OutputError, match=r"is also the input .*model\.onnx; choose another output"):
+            check_writable(output, overwrite=True, inputs=[None, "data://x", tmp_path / "absent", model])
+    check_writable(tmp_path / "other", overwrite=True, inputs=[model])
+
+
+def test_a_replaced_file_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.touch()
+    for mode in (0o600, 0o664):
+        path.chmod(mode)
+        with atomic_path(path) as temporary:
+            assert temporary.stat().st_mode & 0o777 == mode
+            temporary.write_text("new")
+        assert path.stat().st_mode & 0o777 == mode
+
+
+def test_a_link_is_replaced_itself_and_that_is_said(tmp_path: Path) -> None:
+    victim, link = tmp_path / "victim", tmp_path / "out"
+    victim.write_text("precious")
+    for target in (victim, tmp_path / "absent"):
+        link.symlink_to(target)
+        with pytest.raises(OutputError, match=r"exists already, a link to .*; pass overwrite=True to replace the link"):
+            check_writable(link, overwrite=False)
+        said: list[str] = []
+        check_writable(link, overwrite=True, say=said.append)
+        assert said == [f"note: {link}: is a link to {target}; the link is replaced, {target} stays as it is"]
+        with atomic_path(link) as temporary:
+            temporary.write_text("new")
+        assert not link.is_symlink()
+        assert victim.read_text() == "precious"
+        link.unlink()
+
+
+def test_a_link_planted_under_the_temporary_name_is_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    planted = tmp_path / f".out.{os.getpid()}.tmp"
+    planted.symlink_to(victim)
+    check_writable(tmp_path / "out", overwrite=False)
+    planted.symlink_to(victim)
+    with atomic_path(tmp_path / "out") as temporary:
+        temporary.write_text("new")
+    assert victim.read_text() == "precious"
+    assert names(tmp_path) == ["out", "victim"]

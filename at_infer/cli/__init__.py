@@ -1,6 +1,5 @@
 """The command line: parse, call, print. Heavy packages load inside a command's body, never here."""
 
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -15,9 +14,9 @@ from at_infer.cli.evaluate import evaluate
 from at_infer.cli.export import export
 from at_infer.cli.generate import generate
 from at_infer.cli.inspect import inspect
-from at_infer.cli.messages import in_options
 from at_infer.cli.report import report
 from at_infer.cli.score import score
+from at_infer.cli.terminal import say
 from at_infer.cli.threshold import threshold
 from at_infer.cli.train import train
 from at_infer.cli.watch import watch
@@ -37,16 +36,16 @@ class _ErrorsToExitCodes(TyperGroup):
             with sigterm_as_ctrl_c():
                 return super().invoke(ctx)
         except AtInferError as error:
-            print(f"error: {_one_line(in_options(str(error)))}", file=sys.stderr)
+            say(f"error: {_one_line(str(error))}")
             raise typer.Exit(1) from None
         except KeyboardInterrupt as interrupt:
-            print(f"interrupted: {in_options(str(interrupt))}" if interrupt.args else "interrupted", file=sys.stderr)
+            say(f"interrupted: {interrupt}" if interrupt.args else "interrupted")
             raise typer.Exit(130) from None
 
 
 def _one_line(text: str) -> str:
     """Messages may quote what a damaged file holds."""
-    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))
+    return " ".join(text.split())
 
 
 app = typer.Typer(

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import sys
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from at_infer.cli.terminal import say, show
 from at_infer.config import Provider
 from at_infer.errors import ConfigError, MissingExtraError
 from at_infer.output import atomic_path, check_writable
@@ -67,7 +67,7 @@ def bench(
     if not 0 < duration < float("inf"):
         raise ConfigError(f"duration: {duration} is not a positive number of seconds")
     if plot is not None:
-        check_writable(plot, overwrite=True)
+        check_writable(plot, overwrite=True, inputs=[*engine, check, checkpoint])
     let_threads_sleep()
     import numpy as np
 
@@ -94,7 +94,7 @@ def bench(
 
     def tell(size: int) -> None:
         about = duration * len(contestants)
-        print(f"measuring {len(contestants)} contestants at batch {size}, about {about:.0f} s", file=sys.stderr)
+        say(f"measuring {len(contestants)} contestants at batch {size}, about {about:.0f} s")
 
     on_gpu = provider != "cpu" or any(contestant.on_gpu for contestant in contestants)
     with GpuWatch() if on_gpu else nullcontext() as watch:
@@ -104,7 +104,7 @@ def bench(
             temporary.write_text(draw(found), encoding="utf-8")
     process = _process(threads, watch)
     if as_json:
-        print(json.dumps(_as_dict(contestants, absent, found, agreements) | process))
+        show(json.dumps(_as_dict(contestants, absent, found, agreements) | process))
     else:
         _print(contestants, absent, found, agreements, process, markdown=as_markdown)
 
@@ -187,38 +187,38 @@ def _print(
 ) -> None:
     rows = [[_cell(attribute, getattr(entry, attribute)) for attribute in COLUMNS.values()] for entry in found]
     if markdown:
-        print("| " + " | ".join(COLUMNS) + " |")
-        print("|" + " --- |" * len(COLUMNS))
+        show("| " + " | ".join(COLUMNS) + " |")
+        show("|" + " --- |" * len(COLUMNS))
         for row in rows:
-            print("| " + " | ".join(row) + " |")
+            show("| " + " | ".join(row) + " |")
     else:
         widths = [max(len(row[i]) for row in [list(COLUMNS), *rows]) for i in range(len(COLUMNS))]
         for row in [list(COLUMNS), *rows]:
             cells = [
                 cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
             ]
-            print("  ".join(cells).rstrip())
-    print("times in ms per batch; CoV: coefficient of variation, standard deviation by mean")
+            show("  ".join(cells).rstrip())
+    show("times in ms per batch; CoV: coefficient of variation, standard deviation by mean")
     for entry in agreements[1:]:
-        print(
+        show(
             f"{entry.name}: scores within {entry.max_abs:.1e} of {agreements[0].name}, "
             f"{entry.verdicts_changed:.3%} of verdicts changed"
         )
     for contestant in contestants:
-        print(f"{contestant.name}: {contestant.runs_on}, {contestant.memory_mb:.0f} MB of memory")
+        show(f"{contestant.name}: {contestant.runs_on}, {contestant.memory_mb:.0f} MB of memory")
     peak = "" if process["peak_mb"] is None else f", peak memory {process['peak_mb']:.0f} MB"
-    print(f"all in one process: {process['threads']} thread{'' if process['threads'] == 1 else 's'}{peak}")
+    show(f"all in one process: {process['threads']} thread{'' if process['threads'] == 1 else 's'}{peak}")
     if process["gpu"] is not None:
         from at_infer.measure.gpu_sensors import GpuFacts
 
-        print(f"GPU while measuring: {GpuFacts(**process['gpu'])}")
+        show(f"GPU while measuring: {GpuFacts(**process['gpu'])}")
     elif process["gpu_unknown"] is not None:
-        print(f"GPU while measuring: {process['gpu_unknown']}")
+        show(f"GPU while measuring: {process['gpu_unknown']}")
     for missing in absent:
-        print(f"{missing.name}: could not run here: {missing.reason}", file=sys.stderr)
+        say(f"{missing.name}: could not run here: {missing.reason}")
     busy = [f"{entry.name} at {entry.batch}" for entry in found if not entry.steady]
     if busy:
-        print(f"warning: runs vary by more than 2.5 %, the machine is busy: {', '.join(busy)}", file=sys.stderr)
+        say(f"warning: runs vary by more than 2.5 %, the machine is busy: {', '.join(busy)}")
 
 
 def _cell(attribute: str, value: object) -> str:

@@ -1,13 +1,13 @@
 """`at-infer demo`: from generated data to a report, command by command."""
 
 import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from at_infer.cli.terminal import say, show
 from at_infer.errors import MissingExtraError, OutputError
 
 
@@ -41,15 +41,15 @@ def demo(
     command = get_command(app)
     for words in steps(output, quick=quick):
         words += ["--overwrite"] if overwrite and words[0] != "evaluate" else []
-        print(f"\n$ at-infer {shlex.join(words)}", file=sys.stderr, flush=True)
+        say(f"\n$ at-infer {shlex.join(words)}")
         code = command.main(words, prog_name="at-infer", standalone_mode=False)
         if code:  # the command has said why
             raise typer.Exit(code)
-    print(f"\n{(output / 'report.html').resolve()}: open it in a browser. Then try:")
+    show(f"\n{(output / 'report.html').resolve()}: open it in a browser. Then try:")
     folder = shlex.quote(str(output))
-    print(f"  at-infer report {folder}/ckpt.pt -o {folder}/training.html")
-    print(f"  at-infer threshold {folder}/model.onnx --rows-per-day 1440")
-    print("  at-infer train your.parquet -o ckpt.pt --time-column time")
+    show(f"  at-infer report {folder}/ckpt.pt -o {folder}/training.html")
+    show(f"  at-infer threshold {folder}/model.onnx --rows-per-day 1440")
+    show("  at-infer train your.parquet -o ckpt.pt --time-column time")
 
 
 def steps(folder: Path, *, quick: bool) -> Iterator[list[str]]:

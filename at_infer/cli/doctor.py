@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from at_infer.cli.terminal import show
 from at_infer.errors import AtInferError
 
 
@@ -25,7 +26,7 @@ def doctor(
     existing = getattr(ctx.parent and ctx.parent.command, "commands", {})
     machine["commands"] = [row for row in machine["commands"] if row["command"].split()[0] in existing]
     if as_json:
-        print(json.dumps(machine))
+        show(json.dumps(machine))
     else:
         _print(machine)
     if machine["broken"]:

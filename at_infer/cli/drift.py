@@ -1,15 +1,14 @@
 """`at-infer drift`: have recent rows or their scores left the validation range?"""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from at_infer.cli.messages import in_options
 from at_infer.cli.progress import RowsBar
 from at_infer.cli.scoring_options import INPUT, OneSeries, Provider, SeriesColumn, Threads
+from at_infer.cli.terminal import say, show
 
 if TYPE_CHECKING:
     from at_infer.measure.drift import Drift
@@ -84,8 +83,8 @@ def drift(
             observe=bar.show,
         )
     for note in found.notes:
-        print(f"note: {in_options(note)}", file=sys.stderr)
-    print(json.dumps(found.to_dict(), allow_nan=False) if as_json else "\n".join(_lines(found)))
+        say(f"note: {note}")
+    show(json.dumps(found.to_dict(), allow_nan=False) if as_json else "\n".join(_lines(found)))
     if found.found:
         raise typer.Exit(FOUND)
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from at_infer.cli.terminal import show
 from at_infer.errors import ConfigError
 
 LABELS, THRESHOLD, OUTPUT = "Labels", "Threshold", "Output"
@@ -114,6 +115,6 @@ def evaluate(
     )
     found = run(rows, chosen, seed=seed, rows_per_day=per_day)
     if as_json:
-        print(json.dumps({"scores": scores, "labels": labels or scores, **found.to_dict()}, allow_nan=False))
+        show(json.dumps({"scores": scores, "labels": labels or scores, **found.to_dict()}, allow_nan=False))
     else:
-        print(as_text(found, scores, markdown=markdown), end="")
+        show(as_text(found, scores, markdown=markdown).rstrip("\n"))

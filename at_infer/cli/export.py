@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
+from at_infer.cli.terminal import say, show
 from at_infer.config import ExportPrecision, ScoreConfig, ScoreMode
 from at_infer.errors import CheckpointError, ConfigError, MissingExtraError, OutputError
 from at_infer.threads import let_threads_sleep
@@ -172,21 +172,20 @@ def export(
         source = Checkpoint.load(checkpoint)
     sha256 = hashlib.sha256(checkpoint.read_bytes()).hexdigest()
 
-    def say(message: str) -> None:
-        print(message, file=sys.stderr, flush=True)
-
     try:
-        report = export_model(source, sha256, folder, config, triton=triton, overwrite=overwrite, say=say)
+        report = export_model(
+            source, sha256, folder, config, triton=triton, overwrite=overwrite, inputs=[checkpoint], say=say
+        )
     except CheckpointError as error:
         raise CheckpointError(str(error).replace("checkpoint:", f"{checkpoint}:", 1)) from None
     rows = [describe(exported) for exported in report.files]
     if as_json:
-        print(json.dumps({"files": rows, "no_engine": report.no_engine}))
+        show(json.dumps({"files": rows, "no_engine": report.no_engine}))
         return
     _print_files(rows)
     if report.no_engine is not None:
-        print(report.no_engine)
-    print(f"next: at-infer score data.parquet --engine {report.files[0].path} -o scores.parquet")
+        show(report.no_engine)
+    show(f"next: at-infer score data.parquet --engine {report.files[0].path} -o scores.parquet")
 
 
 def _names(text: str) -> list[str]:
@@ -224,7 +223,7 @@ def _load_published(
 
 
 def _print_files(rows: list[dict[str, Any]]) -> None:
-    print(f"compared with PyTorch on {rows[0]['windows']} windows:")
+    show(f"compared with PyTorch on {rows[0]['windows']} windows:")
     width = max(len(Path(row["file"]).name) for row in rows)
     for row in rows:
         if row["engine"] is not None:
@@ -239,4 +238,4 @@ def _print_files(rows: list[dict[str, Any]]) -> None:
         else:
             output, off_by = max(row["max_abs"].items(), key=lambda item: item[1])
             worth = f"{output} off by {off_by:.1e} at most"
-        print(f"{Path(row['file']).name:{width}}  {row['bytes'] / 1e6:6.2f} MB  {row['precision']}  {worth}")
+        show(f"{Path(row['file']).name:{width}}  {row['bytes'] / 1e6:6.2f} MB  {row['precision']}  {worth}")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from at_infer.cli.terminal import show
 from at_infer.errors import ConfigError, OutputError
 from at_infer.output import check_writable
 
@@ -88,5 +89,5 @@ def generate(
             columns |= {"label": data.labels, "family": names[data.family]}
         write_table(path, columns)
         features_text = "1 feature" if width == 1 else f"{width} features"
-        print(f"{path}: {length} rows, {features_text}, {data.labels.sum()} anomalous rows")
+        show(f"{path}: {length} rows, {features_text}, {data.labels.sum()} anomalous rows")
         first_timestamp += length

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from at_infer.cli.messages import in_options
+from at_infer.cli.terminal import printable, show
 from at_infer.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def inspect(
     }
     report = describe[identify(file)](file)
     if as_json:
-        print(report.to_json())
+        show(report.to_json())
     else:
         _print(report)
 
@@ -79,16 +80,16 @@ def _print(report: "Inspection") -> None:
     from at_infer.measure.inspection import rows
 
     console = Console(file=sys.stdout, highlight=False, markup=False)
-    console.print(f"{report.file}: {report.what}", style="bold", soft_wrap=True)
+    console.print(printable(f"{report.file}: {report.what}"), style="bold", soft_wrap=True)
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     previous = None
     for name, text in rows(report):
-        table.add_row("" if name == previous else name, text)
+        table.add_row("" if name == previous else printable(name), printable(text))
         previous = name
     console.print(table)
     for note in report.notes:
-        console.print(f"note: {in_options(note)}", soft_wrap=True)
+        console.print(printable(f"note: {in_options(note)}"), soft_wrap=True)
     for problem in report.problems:
-        console.print(f"problem: {problem}", style="red", soft_wrap=True)
+        console.print(printable(f"problem: {problem}"), style="red", soft_wrap=True)

@@ -1,13 +1,12 @@
 """`at-infer report`: scores, or a training, as one HTML page."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from at_infer.cli.messages import in_options
 from at_infer.cli.progress import RowsBar
+from at_infer.cli.terminal import say, show
 from at_infer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ def report(
     from at_infer.report.training import is_checkpoint
     from at_infer.thresholds.rates import rows_a_day
 
-    check_writable(output, overwrite=overwrite)
+    check_writable(output, overwrite=overwrite, inputs=[source, data, labels, engine], say=say)
     if png is not None:
         from at_infer.report.images import check_images
 
@@ -123,12 +122,12 @@ def _write_scores(found: "ScoresReport", output: Path, png: Path | None, *, over
     overview = found.overview
     write_page(output, render(f"{Path(found.file.source).name}: anomalies", *describe_scores(found)))
     flagged = sum(series.flagged for series in overview.series)
-    print(
+    show(
         f"{output}: {overview.rows} rows of {len(overview.series)} series, {flagged} flagged in "
         f"{overview.segment_count} segments, {output.stat().st_size / 1e6:.1f} MB"
     )
     for note in found.notes:
-        print(f"note: {in_options(note)}", file=sys.stderr)
+        say(f"note: {note}")
     if png is not None:
         from at_infer.report.images import draw_scores
 
@@ -146,7 +145,7 @@ def _report_training(path: Path, output: Path, png: Path | None, *, overwrite: b
 
     found = survey_training(str(path), Checkpoint.load(path))
     write_page(output, render(f"{path.name}: training", *describe_training(found)))
-    print(
+    show(
         f"{output}: best weights after step {found.best_step} of {found.evaluations[-1]['step']}, validation loss "
         f"{found.best['validation_reconstruction']:.4g}, {output.stat().st_size / 1e6:.1f} MB"
     )
@@ -158,4 +157,4 @@ def _report_training(path: Path, output: Path, png: Path | None, *, overwrite: b
 
 def _list(paths: "Iterable[Path]") -> None:
     for path in paths:
-        print(path)
+        show(str(path))

@@ -1,12 +1,10 @@
 """`at-infer score`: Parquet in, scores and verdicts out."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from at_infer.cli.messages import in_options
 from at_infer.cli.progress import RowsBar
 from at_infer.cli.scoring_options import (
     ENGINE,
@@ -27,6 +25,7 @@ from at_infer.cli.scoring_options import (
     Threshold,
     number_or_auto,
 )
+from at_infer.cli.terminal import say, show
 from at_infer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -176,13 +175,13 @@ def score(
                 options,
                 input_options,
                 engine_options,
-                open_workers=partial(ray_workers, address=ray, most=workers, say=_say),
+                open_workers=partial(ray_workers, address=ray, most=workers, say=say),
                 split_rows=split_rows,
                 overwrite=overwrite,
                 observe=bar.show,
-                say=_say,
+                say=say,
             )
-        print(on_cluster.to_json() if as_json else f"{_text(on_cluster)}\n{_text_of_cluster(on_cluster)}")
+        show(on_cluster.to_json() if as_json else f"{_text(on_cluster)}\n{_text_of_cluster(on_cluster)}")
         return
     with RowsBar("scoring") as bar:
         summary = score_file(
@@ -195,13 +194,9 @@ def score(
             overwrite=overwrite,
             resume=resume,
             observe=bar.show,
-            say=_say,
+            say=say,
         )
-    print(summary.to_json() if as_json else _text(summary))
-
-
-def _say(text: str) -> None:
-    print(in_options(text), file=sys.stderr)
+    show(summary.to_json() if as_json else _text(summary))
 
 
 def _text(summary: "Summary") -> str:

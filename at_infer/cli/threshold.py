@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from at_infer.cli.terminal import show
 from at_infer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def threshold(
     )
     metadata = read_model_metadata(model)
     if output is not None:
-        check_copy(model, output, overwrite=overwrite)
+        check_copy(model, output, overwrite=overwrite, scores=scores)
     found = compare_methods(model, metadata, options, scores=scores, align=align)
     if output is not None:
         write_copy(model, output, with_thresholds(metadata, found, ratio))
@@ -98,12 +99,12 @@ def threshold(
             **dict.fromkeys(WHAT),
             **{one.align: one.to_dict() for one in found},
         }
-        print(json.dumps(document, allow_nan=False))
+        show(json.dumps(document, allow_nan=False))
     else:
-        print("\n\n".join("\n".join(_lines(one, WHAT[one.align])) for one in found))
+        show("\n\n".join("\n".join(_lines(one, WHAT[one.align])) for one in found))
         if output is not None:
             values = ", ".join(f"{one.chosen.threshold:.6g} for {WHAT[one.align]}" for one in found if one.chosen)
-            print(f"\n{output}: a copy with thresholds by {method}: {values}")
+            show(f"\n{output}: a copy with thresholds by {method}: {values}")
 
 
 def _lines(shown: "Comparison", what: str) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from at_infer.cli.terminal import say
 from at_infer.cli.training_options import NetworkOptions, TrainingOptions, preset_name
 from at_infer.config import (
     PRESETS,
@@ -249,7 +250,10 @@ def train(
 
       at-infer train train.parquet -o paper.pt --preset paper --score-mode paper
     """
-    check_writable(output, overwrite=overwrite)
+    resume_path = output.with_name(f"{output.stem}.resume.pt")
+    for path in (output, resume_path):
+        replaced = overwrite or path == resume_path
+        check_writable(path, overwrite=replaced, inputs=[data, validation, from_], say=say)
     check_ratio(ratio)
     network = NetworkOptions(
         preset=None if preset is None else preset_name(preset),
@@ -318,7 +322,6 @@ def train(
     )
     where = str(check_device(device, train_config))
     train_config.discrepancy.check_layers(model_config.layers)
-    resume_path = output.with_name(f"{output.stem}.resume.pt")
     with open_log(as_json=log_json) as log:
         rows = load(
             DataConfig(

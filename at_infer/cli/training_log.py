@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from at_infer.cli.messages import in_options
+from at_infer.cli.terminal import printable
 from at_infer.config import ModelConfig, TrainConfig
 
 if TYPE_CHECKING:
@@ -85,17 +86,17 @@ class _TextLog:
             f"{train.rows} training and {validation.rows} validation rows of {len(at.data.columns)} columns: "
             f"{len(train.starts)} and {len(validation.starts)} windows of {model.window} rows"
         )
-        self.console.print(f"season: {at.data.season_found}", markup=False)
+        self.console.print(printable(f"season: {at.data.season_found}"), markup=False)
         for note in at.data.notes:
-            self.console.print(f"note: {in_options(note)}", markup=False)
+            self.console.print(printable(f"note: {in_options(note)}"), markup=False)
         where = f"{at.device}, {_count(at.threads, 'thread')}" if at.device == "cpu" else at.device
         self.console.print(
             f"network: {model.width} wide, {_count(model.heads, 'head')}, {_count(model.layers, 'layer')}, on {where}"
         )
         if at.parent is not None:
             self.console.print(
-                f"starting from the weights of {at.parent.source}; scaler, validation statistics and thresholds are "
-                f"those of the new rows",
+                f"starting from the weights of {printable(at.parent.source)}; scaler, validation statistics and "
+                f"thresholds are those of the new rows",
                 markup=False,
             )
         if at.resumed:
@@ -120,7 +121,7 @@ class _TextLog:
         self.bar.stop()
         summary = _summary(checkpoint)
         if summary["advice"]:
-            self.console.print(f"note: {summary['advice']}", markup=False)
+            self.console.print(printable(f"note: {summary['advice']}"), markup=False)
         table = Table(title="Scores of the validation part", title_justify="left", box=None)
         table.add_column("mode")
         for name in summary["validation_scores"][checkpoint.score.mode]:
@@ -147,7 +148,10 @@ class _TextLog:
                 f"{live.threshold.value:.4g}, from {live.threshold.validation_rows} rows",
                 markup=False,
             )
-        out.print(f"{path}: best weights after step {summary['best_step']} of {summary['steps']}", markup=False)
+        out.print(
+            f"{printable(str(path))}: best weights after step {summary['best_step']} of {summary['steps']}",
+            markup=False,
+        )
 
 
 class _JsonLog:

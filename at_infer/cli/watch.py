@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from at_infer.cli.messages import in_options
 from at_infer.cli.scoring_options import (
     ENGINE,
     INPUT,
@@ -29,6 +28,7 @@ from at_infer.cli.scoring_options import (
     Threshold,
     number_or_auto,
 )
+from at_infer.cli.terminal import say
 from at_infer.errors import ConfigError, OutputError
 from at_infer.interrupt import Interrupt
 
@@ -156,7 +156,7 @@ def watch(
         engine_options = EngineOptions(provider=provider, threads=threads, batch_size=batch_size)
         with StreamScorer(engine, options, engine_options, every=every, max_series=max_series) as stream:
             for note in stream.scorer.notes:
-                _say(f"note: {note}")
+                say(f"note: {note}")
             columns = input_options.columns(stream.metadata)
             reader = RowReader(
                 columns.features,
@@ -167,7 +167,7 @@ def watch(
             )
             kept: dict[str, Any] = {}
             if state is not None:
-                check_writable(state, overwrite=True)
+                check_writable(state, overwrite=True, inputs=[engine, follow], say=say)
                 kept = stream.load(state) if state.exists() else {}
             with _lines(follow, kept.get("position"), from_end=from_end) as lines:
                 loop = Watch(
@@ -175,7 +175,7 @@ def watch(
                     reader,
                     stream,
                     sys.stdout.buffer,
-                    _say,
+                    say,
                     max_delay_s=max_delay_ms / 1000,
                     expected_share=stream.scorer.chosen.ratio,
                     first_row=kept.get("row", 0),
@@ -193,7 +193,7 @@ def watch(
             summary = _text(loop.tally, stream)
     if stop.number == signal.SIGINT:
         raise KeyboardInterrupt(summary)
-    _say(summary)
+    say(summary)
 
 
 class _Stop(Interrupt):
@@ -213,11 +213,7 @@ def _lines(follow: Path | None, position: dict[str, Any] | None, *, from_end: bo
         if sys.stdin is None:
             raise ConfigError("stdin: is closed; pipe rows into it, or pass --follow")
         return PipedLines(sys.stdin.fileno())
-    return FollowedLines(follow, position=position, from_end=from_end, say=_say)
-
-
-def _say(text: str) -> None:
-    print("".join(c if c.isprintable() else "?" for c in in_options(text)), file=sys.stderr, flush=True)
+    return FollowedLines(follow, position=position, from_end=from_end, say=say)
 
 
 def _forget_stdout() -> None:

@@ -10,14 +10,14 @@ from at_infer.models.sidecar import seal, sidecar_path
 from at_infer.output import atomic_path, check_writable
 
 
-def check_copy(model: Path, output: Path, *, overwrite: bool) -> None:
+def check_copy(model: Path, output: Path, *, overwrite: bool, scores: str | None = None) -> None:
     """Fail before any work if the copy could not be written."""
     kinds = ONNX_SUFFIXES if is_onnx(model) else PLAN_SUFFIXES
     if output.suffix not in kinds:
         raise OutputError(f"{output}: a copy of {model.name} ends in {' or '.join(kinds)}")
     if output.resolve() == model.resolve():
         raise OutputError(f"{output}: is the model itself; choose another name for the copy")
-    check_writable(output, overwrite=overwrite)
+    check_writable(output, overwrite=overwrite, inputs=[scores])
     if is_plan(output):
         check_writable(sidecar_path(output), overwrite=overwrite)
 

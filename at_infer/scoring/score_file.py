@@ -13,6 +13,7 @@ import numpy as np
 from at_infer.engines import Engine
 from at_infer.errors import AtInferError, DataError, OutputError
 from at_infer.interrupt import Interrupt
+from at_infer.models.sidecar import sidecar_path
 from at_infer.output import check_writable
 from at_infer.scoring.columns import added_columns, scored_columns, scored_properties
 from at_infer.scoring.identity import differences, run_identity
@@ -89,7 +90,8 @@ def score_file(
     The output is complete or absent; an interrupted run goes on with `resume`.
     """
     output = Path(output)
-    check_writable(output, overwrite=overwrite)
+    model = Path(engine) if isinstance(engine, str | Path) else engine.path
+    check_writable(output, overwrite=overwrite, inputs=[model, sidecar_path(model)], say=say)
     with Scorer(engine, options, engine_options) as scorer:
         columns = (input_options or InputOptions()).columns(scorer.metadata)
         stream = RowStream(str(source), columns)
