@@ -182,7 +182,7 @@ def score_by(models: Path, tmp_path: Path) -> Score:
         output = given.pop("output", tmp_path / "scores.parquet")
         engine = given.pop("engine", models / "model.onnx")
         summary = score_file(source, engine, output, **by_kind(**{"overwrite": True} | given))
-        return Scored(pl.read_parquet(output), summary, output)
+        return Scored(pl.read_parquet(output, glob=False), summary, output)
 
     return run
 

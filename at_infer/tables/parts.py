@@ -1,11 +1,13 @@
 """Output of scoring: finished parts in a hidden folder, put together at the end; a killed run continues from them."""
 
 import json
-import shutil
+import os
+import re
+import stat
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -18,9 +20,12 @@ from at_infer.errors import DataError, OutputError
 from at_infer.output import atomic_path
 from at_infer.tables.columns import Columns
 from at_infer.tables.files import reading
+from at_infer.untrusted import load_json
 
 ROW_GROUP_ROWS = 1 << 18
-LOCK = "lock"
+LOCK, JOURNAL = "lock", "journal.json"
+OURS = re.compile(r"lock|journal\.json|\d{8}\.parquet|\.(journal\.json|\d{8}\.parquet)\.\d+\.tmp")
+"""Names of all that a run writes into the folder of its parts; nothing else in it is ever removed."""
 
 
 class Verdicts(NamedTuple):
@@ -65,6 +70,7 @@ class Parts:
         self.written = 0
         self.rows = 0
         self._lock: IO[str] | None = None
+        self._journal = ""
 
     def begin(self, journal: Mapping[str, Any]) -> None:
         """Start from the beginning; parts of an earlier run are removed."""
@@ -72,9 +78,7 @@ class Parts:
             self._claim()
         try:
             with self._errors():
-                for left in self.folder.iterdir():
-                    if left.name != LOCK:
-                        left.unlink()
+                self._remove(keep=LOCK)
                 self._note(journal)
         except OutputError:
             self.discard()
@@ -87,7 +91,12 @@ class Parts:
             return
         import fcntl
 
-        self._lock = (self.folder / LOCK).open("w")
+        found = self.folder.lstat()  # whoever planted a link here would have our files, or lose theirs
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            raise OutputError(
+                f"{self.folder}: is a link or belongs to someone else; remove it, or choose another output"
+            )
+        self._lock = os.fdopen(os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -110,33 +119,43 @@ class Parts:
             raise OutputError(f"{self.output}: could not be written ({error.strerror or error})") from None
 
     def _note(self, journal: Mapping[str, Any]) -> None:
-        with atomic_path(self.folder / "journal.json") as temporary:
-            temporary.write_text(json.dumps(journal), encoding="utf-8")
+        self._journal = json.dumps(journal)
+        with atomic_path(self.folder / JOURNAL) as temporary:
+            temporary.write_text(self._journal, encoding="utf-8")
 
     def journal(self) -> dict[str, Any] | None:
-        """What an unfinished run left, or None."""
+        """What an unfinished run left, or None: `identity` and `batch_size`."""
         try:
-            found: dict[str, Any] = json.loads((self.folder / "journal.json").read_text(encoding="utf-8"))
-        except (OSError, json.JSONDecodeError):
+            found = load_json((self.folder / JOURNAL).read_bytes())
+        except (OSError, ValueError):
             return None
-        return found
+        is_whole = isinstance(found, dict) and isinstance(found.get("identity"), dict)
+        return found if is_whole and type(found.get("batch_size")) is int and found["batch_size"] > 0 else None
 
     def resume(self, journal: Mapping[str, Any]) -> None:
         """Count what is there already."""
         with self._errors():
             self._claim()
         self._note(journal)
-        paths = sorted(self.folder.glob("*.parquet"))
-        self.written = len(paths)
-        if paths:
+        while self._part(self.written).is_file():
+            self.written += 1
+        if self.written:
             with reading(self.folder):
-                self.rows = pl.scan_parquet(paths).select(pl.len()).collect().item()
+                self.rows = self._scan().select(pl.len()).collect().item()
+
+    def _part(self, number: int) -> Path:
+        return self.folder / f"{number:08}.parquet"
+
+    def _scan(self) -> pl.LazyFrame:
+        """All parts, by their exact names: brackets in them are no pattern, nor is key=value in a folder a column."""
+        paths = [self._part(number) for number in range(self.written)]
+        return pl.scan_parquet(paths, glob=False, hive_partitioning=False)
 
     def write(self, carried: pl.DataFrame, columns: Mapping[str, NDArray[Any]]) -> None:
         """Add rows; NaN becomes null. A part is complete or absent."""
         frame = scored_frame(carried, columns)
         try:
-            with atomic_path(self.folder / f"{self.written:08}.parquet") as temporary, polars_errors_as_os_errors():
+            with atomic_path(self._part(self.written)) as temporary, polars_errors_as_os_errors():
                 frame.write_parquet(temporary, compression="uncompressed", statistics=False)
         except OutputError as error:
             raise OutputError(f"rows {self.rows} to {self.rows + frame.height - 1}: {error}") from None
@@ -157,22 +176,32 @@ class Parts:
             "unscored": pl.col("score").null_count(),
         }
         with reading(self.folder):
-            found = pl.scan_parquet(sorted(self.folder.glob("*.parquet"))).select(**counts).collect()
+            found = self._scan().select(**counts).collect()
         return Verdicts(*found.row(0))
 
     def publish(self, properties: Mapping[str, str]) -> None:
         """Put the parts together as one file with key-value metadata, and remove them."""
-        paths = sorted(self.folder.glob("*.parquet"))
+        with self._errors():
+            noted = (self.folder / JOURNAL).read_text(encoding="utf-8")
+        if noted != self._journal:
+            raise OutputError(f"{self.folder}: was changed by someone else while this run wrote to it; start it again")
         with atomic_path(self.output) as temporary, polars_errors_as_os_errors():
-            pl.scan_parquet(paths).sink_parquet(
+            self._scan().sink_parquet(
                 temporary, compression="zstd", row_group_size=ROW_GROUP_ROWS, metadata=dict(properties)
             )
         self.discard()
 
     def discard(self) -> None:
         """Remove the unfinished output."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        with suppress(OSError):
+            self._remove()
+            self.folder.rmdir()
         self.release()
+
+    def _remove(self, *, keep: str | None = None) -> None:
+        for left in self.folder.iterdir():
+            if left.name != keep and OURS.fullmatch(left.name):
+                left.unlink()
 
 
 @contextmanager

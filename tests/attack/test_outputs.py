@@ -1,13 +1,18 @@
 """Outputs: what a command may replace, and what is planted beside them."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
+import pytest
 
-from tests.scored import Score, rows
+from at_infer.errors import OutputError
+from at_infer.tables.parts import Parts
+from tests.scored import Score, files, rows
 
 
 def test_scores_never_replace_a_pipe_the_model_or_its_sidecar(
@@ -47,3 +52,78 @@ def test_scores_keep_the_mode_of_what_they_replace(score: Score, tmp_path: Path)
     (tmp_path / "scores.parquet").touch(mode=0o600)
     score(rows(60))
     assert (tmp_path / "scores.parquet").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("name", ["run[1].parquet", "run*.parquet", "run?.parquet", "{run}.parquet", "a=1 b.parquet"])
+def test_a_name_of_glob_characters_is_a_name(score: Score, tmp_path: Path, name: str) -> None:
+    other = tmp_path / ".run1.parquet.parts"
+    other.mkdir()
+    pl.DataFrame({"row": range(60), "score": [7.0] * 60, "is_anomaly": [True] * 60}).write_parquet(
+        other / "00000000.parquet"
+    )
+    usual = score(rows(60)).frame
+    assert score(rows(60), output=tmp_path / name).frame.equals(usual)
+    assert (other / "00000000.parquet").exists()
+
+
+def test_parts_in_a_folder_named_like_a_partition_are_as_they_are(score: Score, tmp_path: Path) -> None:
+    (tmp_path / "day=1").mkdir()
+    assert score(rows(60), output=tmp_path / "day=1" / "s.parquet").frame.columns == ["row", "score", "is_anomaly"]
+
+
+def test_parts_that_were_replaced_while_a_run_was_under_way_are_not_published(tmp_path: Path) -> None:
+    parts = Parts(tmp_path / "out.parquet")
+    parts.begin({"identity": {"run": 1}, "batch_size": 8})
+    parts.write(pl.DataFrame({"row": [0]}), {"score": np.zeros(1, np.float32), "is_anomaly": np.zeros(1, np.bool_)})
+    (parts.folder / "journal.json").write_text(json.dumps({"identity": {"run": 2}, "batch_size": 8}))
+    with pytest.raises(OutputError, match="was changed by someone else"):
+        parts.publish({})
+    parts.release()
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_a_planted_link_in_place_of_the_parts_loses_no_file(score: Score, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "precious").write_text("x")
+    (tmp_path / ".scores.parquet.parts").symlink_to(victim)
+    for resume in (False, True):
+        with pytest.raises(OutputError, match=r"\.parts: is a link or belongs to someone else"):
+            score(rows(60), resume=resume)
+    assert files(victim) == {"precious"}
+
+
+def test_a_planted_lock_is_neither_followed_nor_truncated(score: Score, tmp_path: Path) -> None:
+    victim, folder = tmp_path / "victim", tmp_path / ".scores.parquet.parts"
+    victim.write_text("precious")
+    folder.mkdir()
+    (folder / "lock").symlink_to(victim)
+    with pytest.raises(OutputError):
+        score(rows(60))
+    assert victim.read_text() == "precious"
+
+
+def test_only_what_a_run_has_written_is_removed(score: Score, tmp_path: Path) -> None:
+    folder = tmp_path / ".scores.parquet.parts"
+    folder.mkdir()
+    for name in ("notes.txt", "00000007.parquet", "journal.json"):
+        (folder / name).write_text("x")
+    score(rows(60))
+    assert files(folder) == {"notes.txt"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_parts_of_someone_else_are_refused(score: Score, tmp_path: Path) -> None:
+    folder = tmp_path / ".scores.parquet.parts"
+    folder.mkdir()
+    os.chown(folder, 12345, 12345)
+    with pytest.raises(OutputError, match="belongs to someone else"):
+        score(rows(60))
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "null", '{"identity": 1, "batch_size": 8}', "[" * 100_000, "\xff"])
+def test_a_damaged_journal_starts_the_run_again(score: Score, tmp_path: Path, text: str) -> None:
+    folder = tmp_path / ".scores.parquet.parts"
+    folder.mkdir()
+    (folder / "journal.json").write_text(text, encoding="latin-1")
+    assert score(rows(60), resume=True).summary.resumed_rows == 0
