@@ -1,10 +1,11 @@
 """What a model is, how it is trained and how its score is formed: frozen, framework-free, JSON round trip."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, NamedTuple, Self, get_args
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 from at_infer.errors import ConfigError
+from at_infer.untrusted import typed_fields
 
 Prior = Literal["gaussian", "gaussian-fixed", "power-law"]
 HeadRule = Literal["paper", "published"]
@@ -28,6 +29,8 @@ WINDOW_MODES: tuple[ScoreMode, ...] = tuple(mode for mode in SCORE_MODES if mode
 """Modes that are functions of a window; `fusion` also looks at rows around it."""
 LARGEST = 3.4028234663852886e38
 """Of float32."""
+MOST_WINDOW, MOST_FEATURES = 1 << 16, 1 << 16
+"""Attention over more rows takes more memory than machines have; a file that asks for it is damaged or hostile."""
 
 
 class Config:
@@ -37,14 +40,14 @@ class Config:
         """A plain dict of JSON values."""
         return asdict(self)  # type: ignore[call-overload, no-any-return]
 
+    _earlier: ClassVar[Mapping[str, Any]] = {}
+    """Fields that earlier versions of at-infer did not write, and what they stood for."""
+
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The reverse of `to_dict`; an unknown or missing field is an error, not a default."""
-        names = {entry.name for entry in fields(cls)}  # type: ignore[arg-type]
-        if values.keys() != names:
-            odd = ", ".join(sorted(values.keys() ^ names))
-            raise ConfigError(f"{cls.__name__}: unexpected or missing fields: {odd}")
-        return cls(**values)
+    def from_dict(cls, values: Any) -> Self:
+        """The reverse of `to_dict`; a field that is unknown, missing or of another type is an error."""
+        known = {**cls._earlier, **values} if isinstance(values, Mapping) else values
+        return cls(**typed_fields(cls, known))
 
     def _choice(self, name: str, kind: object) -> None:
         value = getattr(self, name)
@@ -60,6 +63,8 @@ class Config:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig(Config):
     """The shape of the network, in the paper's letters where it has them; the paper's own is `PRESETS["paper"]`."""
+
+    _earlier: ClassVar[Mapping[str, Any]] = {"padding": "circular"}
 
     features: int
     """F (d in the paper): columns of a row."""
@@ -82,15 +87,13 @@ class ModelConfig(Config):
         for name in ("features", "width", "heads", "layers", "feed_forward"):
             self._at_least(name, 1)
         self._at_least("window", 2)
+        for name, most in (("features", MOST_FEATURES), ("window", MOST_WINDOW)):
+            if getattr(self, name) > most:
+                raise ConfigError(f"{name}: {getattr(self, name)} is too large; at most {most}")
         self._choice("prior", Prior)
         self._choice("padding", Padding)
         if self.width % self.heads:
             raise ConfigError(f"heads: {self.heads} heads do not divide a width of {self.width}")
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The reverse of `to_dict`; networks of earlier versions of at-infer are circular."""
-        return super(ModelConfig, cls).from_dict({"padding": "circular"} | values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +146,8 @@ class ErrorKind(NamedTuple):
 class ScoreConfig(Config):
     """How error and association discrepancy of a window become its anomaly scores."""
 
+    _earlier: ClassVar[Mapping[str, Any]] = {"normalise_errors": False, "level": "recent"}
+
     mode: ScoreMode = "fusion"
     """One of the modes of docs/method.md."""
     temperature: float = 50.0
@@ -162,11 +167,6 @@ class ScoreConfig(Config):
             raise ConfigError("score mode: fusion smooths and normalises by itself; leave both out, or name a mode")
         if not 0 < self.temperature < float("inf"):
             raise ConfigError(f"temperature: {self.temperature} is not a positive number")
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The reverse of `to_dict`; earlier versions of at-infer knew neither normalisation nor level."""
-        return super(ScoreConfig, cls).from_dict({"normalise_errors": False, "level": "recent"} | values)
 
     def is_formed_like(self, other: "ScoreConfig") -> bool:
         """Are all settings the same, whatever the mode?"""
@@ -224,16 +224,12 @@ class ViewStatistics(Config):
     live: ViewScale
     """Of rows scored as the last of their window."""
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The reverse of `to_dict`."""
-        nested = {name: ViewScale.from_dict(values[name]) for name in ("whole", "live") if name in values}
-        return super(ViewStatistics, cls).from_dict(values | nested)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Normal(Config):
     """Validation statistics that scores are compared with."""
+
+    _earlier: ClassVar[Mapping[str, Any]] = {"views": None}
 
     error: list[float]
     """Mean squared error of each feature."""
@@ -243,13 +239,6 @@ class Normal(Config):
     """Mean and standard deviation of AssDis, per head rule."""
     views: ViewStatistics | None = None
     """For mode `fusion`; None if nobody measured them."""
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The reverse of `to_dict`; earlier versions of at-infer had no views."""
-        views = values.get("views")
-        nested = None if views is None else ViewStatistics.from_dict(views)
-        return super(Normal, cls).from_dict({**values, "views": nested})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +250,12 @@ class Threshold(Config):
     ratio: float | None
     """Share of the validation rows above it, where the method asks for one."""
     validation_rows: int
+
+    def __post_init__(self) -> None:
+        check_finite("threshold", self.value)
+        if self.ratio is not None:
+            check_ratio(self.ratio)
+        self._at_least("validation_rows", 0)
 
 
 def check_ratio(ratio: float) -> None:
@@ -291,20 +286,6 @@ class ValidationRecord(Config):
     def __post_init__(self) -> None:
         self._choice("align", Align)
         self._at_least("delay", 0)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The reverse of `to_dict`."""
-        nested = {**values, "threshold": Threshold.from_dict(values["threshold"])}
-        return super(ValidationRecord, cls).from_dict(nested)  # by name: slots made another class of this one
-
-
-def read_validation(values: Sequence[dict[str, Any]]) -> list[ValidationRecord]:
-    """Records from JSON values; that of whole windows must be there."""
-    records = [ValidationRecord.from_dict(one) for one in values]
-    if not any(record.align == "window" for record in records):
-        raise ConfigError("validation: no record of whole windows")
-    return records
 
 
 def find_validation(records: Sequence[ValidationRecord], align: Align, delay: int) -> ValidationRecord:
@@ -382,12 +363,6 @@ class TrainConfig(Config):
             raise ConfigError(f"learning_rate: {self.learning_rate:g} is not between 0 and 1")
         if not 0 <= self.lambda_ < float("inf"):
             raise ConfigError(f"lambda: {self.lambda_:g} must be zero or a positive number")
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The reverse of `to_dict`."""
-        nested = DiscrepancyConfig.from_dict(values.get("discrepancy", {}))
-        return super(TrainConfig, cls).from_dict(values | {"discrepancy": nested})
 
 
 class Preset(NamedTuple):

@@ -10,6 +10,7 @@ import onnx
 import torch
 
 from at_infer.errors import OutputError
+from at_infer.models.copies import sealed
 from at_infer.models.metadata import Metadata
 from export.graphs import AssociationsGraph, ScoreGraph
 
@@ -57,7 +58,7 @@ def finish(model: onnx.ModelProto, metadata: Metadata) -> onnx.ModelProto:
 
 def write(model: onnx.ModelProto, path: Path) -> str:
     """Write the file and return its sha256."""
-    content = model.SerializeToString(deterministic=True)
+    content = sealed(model)
     try:
         path.write_bytes(content)
     except OSError as error:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from at_infer import Summary, open_engine
-from at_infer.models.metadata import PREFIX
+from at_infer.models.metadata import DIGEST, PREFIX
 from tests.checkpoints import FEATURES, SCALER, WINDOW
 
 COLUMNS = [f"f{i:02}" for i in range(FEATURES)]
@@ -67,6 +67,8 @@ def variant(model: Path, target: Path, *, outputs: list[str] | None = None, **me
     import onnx
 
     edited = onnx.load(model)
+    for entry in [entry for entry in edited.metadata_props if entry.key == PREFIX + DIGEST]:
+        edited.metadata_props.remove(entry)  # as of a version that kept none
     for entry in edited.metadata_props:
         name = entry.key.removeprefix(PREFIX)
         if name in metadata:

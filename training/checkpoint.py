@@ -1,10 +1,11 @@
 """Checkpoints: tensors and plain values only, written atomically, loaded without running any code."""
 
+import io
 import textwrap
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,12 +20,13 @@ from at_infer.config import (
     ScoreConfig,
     ValidationRecord,
     find_validation,
-    read_validation,
     upgrade_validation,
 )
 from at_infer.errors import AtInferError, CheckpointError
+from at_infer.models.agreement import check_knowledge
 from at_infer.models.season import Season
 from at_infer.output import atomic_path
+from at_infer.untrusted import check_regular, typed_fields
 from training.model import AnomalyTransformer
 
 FORMAT = 2
@@ -104,22 +106,9 @@ class Checkpoint:
         try:
             if content["format"] == 1:
                 content = upgrade_validation(content)
-            checkpoint = cls(
-                model=ModelConfig.from_dict(content["model"]),
-                state_dict=content["state_dict"],
-                columns=content["columns"],
-                time_column=content["time_column"],
-                series_column=content["series_column"],
-                scaler=Scaler.from_dict(content["scaler"]),
-                fill=content["fill"],
-                discrepancy=DiscrepancyConfig.from_dict(content["discrepancy"]),
-                score=ScoreConfig.from_dict(content["score"]),
-                quantile_levels=content["quantile_levels"],
-                validation=read_validation(content["validation"]),
-                normal=None if content.get("normal") is None else Normal.from_dict(content["normal"]),
-                season=None if content.get("season") is None else Season.from_dict(content["season"]),
-                train=content["train"],
-            )
+            earlier = {"normal": None, "season": None}
+            plain = {entry.name: {**earlier, **content}[entry.name] for entry in fields(cls)}
+            checkpoint = cls(**typed_fields(cls, plain))
             checkpoint._check()
         except KeyError as error:
             raise CheckpointError(f"{path}: is damaged or was edited (no {error})") from None
@@ -130,32 +119,23 @@ class Checkpoint:
 
     def _check(self) -> None:
         """Raise if the parts do not fit each other."""
+        check_knowledge(self)
         with torch.device("meta"):  # shapes only: a size that was made up allocates nothing
             # A plain copy: torch notes in a state_dict that it was assigned, and would assign it ever after.
             AnomalyTransformer(self.model).load_state_dict(dict(self.state_dict), assign=True)
-        if self.fill not in get_args(Fill):
-            raise CheckpointError(f"fill: {self.fill!r} is not one of {', '.join(get_args(Fill))}")
-        if not len(self.columns) == len(self.scaler.mean) == len(self.scaler.scale) == self.model.features:
-            raise CheckpointError(f"columns and scaler are not those of {self.model.features} features")
-        if self.normal is not None and not (
-            len(self.normal.error) == len(self.normal.centred_error) == self.model.features
-        ):
-            raise CheckpointError(f"usual errors are not those of {self.model.features} features")
-        if self.season is not None and len(self.season.profile) != self.model.features:
-            raise CheckpointError(f"season is not that of {self.model.features} features")
 
 
 def write_tensors(path: Path, content: dict[str, Any]) -> None:
     """Save tensors and plain values atomically."""
     with atomic_path(path) as temporary:
-        try:
-            torch.save(content, temporary)
-        except RuntimeError as error:  # torch's file writer reports a full disk this way
-            raise OSError(str(error).strip().splitlines()[0]) from error
+        whole = io.BytesIO()  # torch's own file writer speaks of "unexpected pos" where the disk is full
+        torch.save(content, whole)
+        temporary.write_bytes(whole.getbuffer())
 
 
 def read_tensors(path: Path) -> Any:
     """Load tensors and plain values; anything that would execute code is refused."""
+    check_regular(path, CheckpointError)
     try:
         path.open("rb").close()
     except OSError as error:

@@ -23,7 +23,8 @@ def inspect(
     """Print type, shapes and metadata of a file.
 
     The type is detected from the content, not from the name. A TensorRT plan is described by its JSON sidecar, after a
-    check that the two belong together; this needs no GPU. A checkpoint needs at-infer\\[train].
+    check that the two belong together; this needs no GPU. A checkpoint needs at-infer\\[train]. A file that cannot be
+    used as it is has a problem, and the exit code is 1.
 
     [bold]Example[/bold]: at-infer inspect model.onnx
     """
@@ -41,6 +42,8 @@ def inspect(
         show(report.to_json())
     else:
         _print(report)
+    if report.problems:
+        raise typer.Exit(1)
 
 
 def check_torch(path: Path) -> None:

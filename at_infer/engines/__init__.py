@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from at_infer.config import Provider as Provider
 from at_infer.errors import EngineError
 from at_infer.models.kinds import ONNX_SUFFIXES, PLAN_SUFFIXES, is_onnx, is_plan
+from at_infer.untrusted import check_regular
 
 if TYPE_CHECKING:
     from at_infer.models.metadata import Metadata
@@ -54,6 +55,7 @@ def open_engine(
     path = Path(path)
     if not path.exists():
         raise EngineError(f"{path}: no such file")
+    check_regular(path, EngineError)
     if is_onnx(path):
         from at_infer.engines.ort import OnnxEngine
 

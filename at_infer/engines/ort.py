@@ -1,14 +1,18 @@
 """ONNX Runtime: the only file that imports it for scoring."""
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from at_infer.engines import Floats, Provider, Scoring
-from at_infer.errors import EngineError, MissingExtraError
+from at_infer.errors import ConfigError, EngineError, MissingExtraError
+from at_infer.models.agreement import check_shapes
 from at_infer.models.metadata import Metadata
+from at_infer.models.signatures import check_digest
 
 PROVIDERS: dict[Provider, list[str]] = {
     "cpu": ["CPUExecutionProvider"],
@@ -26,9 +30,13 @@ class OnnxEngine(Scoring):
 
     def __init__(self, path: Path, *, provider: Provider = "cpu", threads: int | None = None) -> None:
         self.path, self.provider = path, provider
+        check_digest(path)
         self.session = open_session(path, provider=provider, threads=threads)
-        self.outputs = tuple(output.name for output in self.session.get_outputs())
-        self.metadata = Metadata.from_properties(self.session.get_modelmeta().custom_metadata_map, str(path))
+        with utf8_names(path):
+            self.outputs = tuple(output.name for output in self.session.get_outputs())
+            self.metadata = Metadata.from_properties(self.session.get_modelmeta().custom_metadata_map, str(path))
+        if self.metadata is not None:
+            check_graph(self.session, self.metadata, path)
         self.missing = self._missing()
         window = self.session.get_inputs()[0]
         self.input_name, self.input_shape = window.name, window.shape
@@ -118,6 +126,31 @@ def open_session(
     if session.get_providers()[0] != wanted[0]:
         raise _unusable(name, provider, f"it would have used {session.get_providers()[0]}")
     return session
+
+
+@contextmanager
+def utf8_names(path: Path) -> Iterator[None]:
+    """ONNX Runtime opens a model whose names or metadata are not UTF-8, and fails when it is asked for them."""
+    try:
+        yield
+    except UnicodeDecodeError:
+        raise EngineError(f"{path}: is damaged, a name or its metadata are not UTF-8; export the model again") from None
+
+
+def check_graph(session: Any, metadata: Metadata, path: Path) -> None:
+    """The graph must take and return what its metadata say, before anything is made of their sizes."""
+    inputs, outputs = session.get_inputs(), session.get_outputs()
+    try:
+        if len(inputs) != 1:
+            raise ConfigError(f"graph: has {len(inputs)} inputs instead of one")
+        check_shapes(metadata.model, *({one.name: one.shape for one in part} for part in (inputs, outputs)))
+        for one in [*inputs, *outputs]:
+            if one.type != "tensor(float)":
+                raise ConfigError(f"graph: {one.name!r} is {one.type} instead of float32")
+    except ConfigError as error:
+        raise EngineError(
+            f"{path}: its metadata are not those of its graph ({error}); export the model again"
+        ) from None
 
 
 def _unusable(name: object, provider: str, reason: str) -> EngineError:

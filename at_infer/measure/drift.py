@@ -21,7 +21,7 @@ from at_infer.tables.clock import Seconds
 from at_infer.tables.row_stream import RowStream
 from at_infer.tables.scores import ScoredFile
 from at_infer.thresholds.choose import choose_for_scoring
-from at_infer.thresholds.recorded import check_written_by, read_model_metadata, written_way
+from at_infer.thresholds.recorded import check_written_by, read_model_metadata
 
 STEP_ROWS = 1 << 13  # few enough to notice Ctrl-C soon
 BLOCKS = 20  # of a series
@@ -303,12 +303,12 @@ class _WrittenScores:
 
     def __init__(self, source: str, metadata: Metadata, model: Path, stream: RowStream) -> None:
         self.file = ScoredFile(source)
-        check_written_by(self.file.properties, metadata, source, model)
+        known = check_written_by(self.file.properties, metadata, source, model)
         if self.file.rows != stream.rows:
             raise DataError(
                 f"{source}: has {self.file.rows} rows, {stream.source} has {stream.rows}; give the scores of these rows"
             )
-        align, delay = written_way(self.file.properties)
+        align, delay = known.way()
         chosen = choose_for_scoring(metadata, metadata.score, source=str(model), align=align, delay=delay)
         self.notes = [
             *chosen.notes,

@@ -12,7 +12,8 @@ from at_infer.errors import AtInferError, CheckpointError
 from at_infer.models.kinds import PLAN_TAGS, TITLES, file_sha256
 from at_infer.models.metadata import PREFIX, Metadata
 from at_infer.models.sidecar import load_sidecar, sidecar_path
-from at_infer.models.signatures import onnx_opsets
+from at_infer.models.signatures import check_digest, onnx_opsets
+from at_infer.untrusted import load_json, read_json
 
 CheckpointKind = Literal["resume", "checkpoint", "published-checkpoint"]
 FEW = 6  # entries of a list that are shown in full
@@ -41,7 +42,7 @@ class Inspection:
 
 def inspect_onnx(path: Path) -> Inspection:
     """An ONNX file, ours or not."""
-    from at_infer.engines.ort import open_session
+    from at_infer.engines.ort import check_graph, open_session, utf8_names
 
     with path.open("rb") as file:
         facts: dict[str, Any] = file_facts(path) | {"opset": onnx_opsets(file)}
@@ -51,15 +52,18 @@ def inspect_onnx(path: Path) -> Inspection:
         return Inspection(
             file=str(path), kind="onnx", what="ONNX model", facts=facts, metadata=None, problems=[str(error)]
         )
-    facts |= {"inputs": _tensors(session.get_inputs()), "outputs": _tensors(session.get_outputs())}
-    about = session.get_modelmeta()
-    facts["producer"] = about.producer_name
-    properties: dict[str, str] = about.custom_metadata_map
-    values = _decode(properties)
+    properties: dict[str, str] = {}
     try:
+        with utf8_names(path):
+            facts |= {"inputs": _tensors(session.get_inputs()), "outputs": _tensors(session.get_outputs())}
+            about = session.get_modelmeta()
+            facts["producer"], properties = about.producer_name, about.custom_metadata_map
         metadata = Metadata.from_properties(properties, str(path))
+        check_digest(path)
+        if metadata is not None:
+            check_graph(session, metadata, path)
     except AtInferError as error:
-        what = "ONNX model exported by at-infer"
+        what, values = "ONNX model exported by at-infer", _decode(properties)
         return Inspection(file=str(path), kind="onnx", what=what, facts=facts, metadata=values, problems=[str(error)])
     if metadata is None:
         facts["properties"] = properties
@@ -173,7 +177,7 @@ def rows(report: Inspection) -> Iterator[tuple[str, str]]:
                 yield "size", f"{value / 1e6:.3g} MB ({value} bytes)"
             elif isinstance(value, Mapping) and value and name != "columns":
                 yield from ((f"{name}.{key}", shorten(entry)) for key, entry in value.items())
-            elif name == "validation" and isinstance(value, list):
+            elif name == "validation" and isinstance(value, list) and all(isinstance(v, Mapping) for v in value):
                 yield from (entry for record in value for entry in _validation_rows(record))
             elif isinstance(value, list) and value and all(isinstance(v, Mapping) and "shape" in v for v in value):
                 yield from ((name, f"{v['name']}  {v['type']} {v['shape']}") for v in value)
@@ -185,7 +189,8 @@ def _validation_rows(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """`validation.window.threshold.value` and so on."""
     delay = f"-{record['delay']}" if record.get("delay") else ""
     for part in ("threshold", "quantiles"):
-        for key, entry in record.get(part, {}).items():
+        known = record.get(part)
+        for key, entry in known.items() if isinstance(known, Mapping) else ():
             yield f"validation.{record.get('align')}{delay}.{part}.{key}", shorten(entry)
 
 
@@ -219,8 +224,8 @@ def _decode(properties: Mapping[str, str]) -> dict[str, Any]:
     for name, text in properties.items():
         if name.startswith(PREFIX):
             try:
-                decoded[name.removeprefix(PREFIX)] = json.loads(text)
-            except json.JSONDecodeError:
+                decoded[name.removeprefix(PREFIX)] = load_json(text)
+            except ValueError:
                 decoded[name.removeprefix(PREFIX)] = text
     return decoded
 
@@ -228,8 +233,8 @@ def _decode(properties: Mapping[str, str]) -> dict[str, Any]:
 def _sidecar_values(plan_path: Path) -> dict[str, Any] | None:
     """A sidecar that failed its checks is still worth a look."""
     try:
-        values = json.loads(sidecar_path(plan_path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        values = read_json(sidecar_path(plan_path), AtInferError)
+    except (OSError, AtInferError):
         return None
     return values if isinstance(values, dict) else None
 

@@ -1,12 +1,15 @@
 """A copy of an exported model with other metadata; weights and plan stay as they are."""
 
+import io
 import json
 from pathlib import Path
+from typing import Any
 
 from at_infer.errors import EngineError, MissingExtraError, OutputError
 from at_infer.models.kinds import ONNX_SUFFIXES, PLAN_SUFFIXES, is_onnx, is_plan
-from at_infer.models.metadata import PREFIX, Metadata
+from at_infer.models.metadata import DIGEST, PREFIX, Metadata
 from at_infer.models.sidecar import seal, sidecar_path
+from at_infer.models.signatures import onnx_digest
 from at_infer.output import atomic_path, check_writable
 
 
@@ -44,4 +47,15 @@ def write_copy(model: Path, output: Path, metadata: Metadata) -> None:
     for key, value in [*kept, *metadata.to_properties().items()]:
         graph.metadata_props.add(key=key, value=value)
     with atomic_path(output) as temporary:
-        temporary.write_bytes(graph.SerializeToString(deterministic=True))
+        temporary.write_bytes(sealed(graph))
+
+
+def sealed(graph: Any) -> bytes:
+    """An ONNX model as bytes, with the digest by which `check_digest` finds that it was changed."""
+    entries = [entry for entry in graph.metadata_props if entry.key == PREFIX + DIGEST]
+    for entry in entries:
+        graph.metadata_props.remove(entry)
+    _, digest = onnx_digest(io.BytesIO(graph.SerializeToString(deterministic=True)))
+    graph.metadata_props.add(key=PREFIX + DIGEST, value=digest)
+    content: bytes = graph.SerializeToString(deterministic=True)
+    return content

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from at_infer.errors import EngineError
+from at_infer.untrusted import check_regular
 
 Flavour = Literal["tensorrt", "rtx"]
 
@@ -28,6 +29,7 @@ def is_plan(path: Path) -> bool:
 
 def file_sha256(path: Path) -> str:
     """Digest of a file."""
+    check_regular(path, EngineError)
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -7,7 +7,6 @@ from typing import Any, Literal, Self
 
 from at_infer.config import (
     Align,
-    Config,
     DiscrepancyConfig,
     Fill,
     ModelConfig,
@@ -16,26 +15,21 @@ from at_infer.config import (
     ScoreConfig,
     ValidationRecord,
     find_validation,
-    read_validation,
     upgrade_validation,
 )
-from at_infer.errors import AtInferError, EngineError
+from at_infer.errors import AtInferError, ConfigError, EngineError
+from at_infer.models.agreement import check_knowledge
 from at_infer.models.season import Season
+from at_infer.untrusted import load_json, typed_fields
 
 FORMAT = 2
 PREFIX = "at_infer."
+DIGEST = "digest"
+"""Property of an ONNX file with the sha256 of all that is in it beside."""
 
 Graph = Literal["score", "associations"]
 
-_NESTED: dict[str, type[Config]] = {
-    "model": ModelConfig,
-    "scaler": Scaler,
-    "discrepancy": DiscrepancyConfig,
-    "score": ScoreConfig,
-    "normal": Normal,
-    "season": Season,
-}
-_ADDED = ("normal", "parent_sha256", "season")  # None in models of earlier versions of at-infer
+ADDED = ("normal", "parent_sha256", "season")  # None in models of earlier versions of at-infer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,20 +102,19 @@ class Metadata:
         if isinstance(found, int) and found > FORMAT:
             raise EngineError(f"{source}: was exported with metadata format {found}; upgrade at-infer to read it")
         try:
-            values = {**dict.fromkeys(_ADDED), **(upgrade_validation(values) if found == 1 else values)}
+            values = {**dict.fromkeys(ADDED), **(upgrade_validation(values) if found == 1 else values)}
             missing = [entry.name for entry in fields(cls) if entry.name not in values]
             if missing:
                 raise EngineError(f"{source}: its metadata lack {', '.join(missing)}; export the model again")
-            known = {entry.name: values[entry.name] for entry in fields(cls)}
-            known["validation"] = read_validation(known["validation"])
-            for name, kind in _NESTED.items():
-                if known[name] is not None or name not in _ADDED:
-                    known[name] = kind.from_dict(known[name])
+            known = cls(**typed_fields(cls, {entry.name: values[entry.name] for entry in fields(cls)}))
+            check_knowledge(known)
+            if known.batch is not None and not (len(known.batch) == 3 and 0 < known.batch[0] <= known.batch[2]):
+                raise ConfigError(f"batch: {known.batch} is not a minimum, optimum and maximum")
         except EngineError:
             raise
-        except (AtInferError, KeyError, TypeError, AttributeError) as error:
+        except (AtInferError, KeyError, TypeError) as error:
             raise EngineError(f"{source}: its metadata are damaged ({error}); export the model again") from None
-        return cls(**known)
+        return known
 
     def to_properties(self) -> dict[str, str]:
         """One string per field, for ONNX `metadata_props`."""
@@ -134,7 +127,7 @@ class Metadata:
         if not ours:
             return None
         try:
-            values = {name: json.loads(text) for name, text in ours.items()}
-        except json.JSONDecodeError as error:
+            values = {name: load_json(text) for name, text in ours.items() if name != DIGEST}
+        except ValueError as error:
             raise EngineError(f"{source}: its metadata are damaged ({error}); export the model again") from None
         return cls.from_dict(values, source)

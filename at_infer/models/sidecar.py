@@ -5,15 +5,16 @@ for another, a hand-edited sidecar, the wrong machine), not an attacker who can 
 """
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from at_infer.errors import EngineError
+from at_infer.errors import ConfigError, EngineError
+from at_infer.models.agreement import check_shapes
 from at_infer.models.kinds import TITLES, Flavour, json_sha256
 from at_infer.models.metadata import Metadata
+from at_infer.untrusted import check_regular, read_json, shown
 
 SEAL = "sidecar_sha256"
 FACTS: dict[str, type] = {
@@ -49,21 +50,16 @@ def load_sidecar(plan_path: Path, plan: bytes | None = None) -> Metadata | None:
     A caller that goes on to load the plan passes the bytes it will load.
     """
     path = sidecar_path(plan_path)
+    check_regular(plan_path, EngineError)
     try:
-        text = path.read_text(encoding="utf-8")
+        values = read_json(path, EngineError, "; export the model again")
         content = plan_path.read_bytes() if plan is None else plan
     except FileNotFoundError:
         if plan_path.exists():
             return None
         raise EngineError(f"{plan_path}: no such file") from None
-    except UnicodeDecodeError:
-        raise EngineError(f"{path}: is not JSON; export the model again") from None
     except OSError as error:
         raise EngineError(f"{plan_path}: cannot be read with its sidecar ({error.strerror or error})") from None
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise EngineError(f"{path}: is not JSON ({error}); export the model again") from None
     if not isinstance(values, dict):
         raise EngineError(f"{path}: is not the sidecar of a plan; export the model again")
     metadata = Metadata.from_dict(values, str(path))
@@ -75,6 +71,10 @@ def load_sidecar(plan_path: Path, plan: bytes | None = None) -> Metadata | None:
             f"{plan_path}: is not the plan that {path.name} describes (its sha256 differs); "
             "copy both files together or export the model again"
         )
+    try:
+        check_shapes(metadata.model, *(_shapes(facts[part]) for part in ("inputs", "outputs")))
+    except ConfigError as error:
+        raise EngineError(f"{path}: its engine facts are damaged ({error}); export the model again") from None
     return metadata
 
 
@@ -107,6 +107,14 @@ def _check_facts(facts: Mapping[str, Any] | None, path: Path) -> Mapping[str, An
     if odd:
         raise EngineError(f"{path}: its engine facts are damaged ({', '.join(odd)}); export the model again")
     return facts
+
+
+def _shapes(tensors: list[Any]) -> dict[str, list[Any]]:
+    """By name; a tensor without a shape is one of which nothing is known."""
+    for tensor in tensors:
+        if not isinstance(tensor, dict) or not isinstance(tensor.get("name"), str):
+            raise ConfigError(f"tensors: {shown(tensor)} has no name")
+    return {tensor["name"]: tensor["shape"] for tensor in tensors if isinstance(tensor.get("shape"), list)}
 
 
 def _digest(values: Mapping[str, Any]) -> str:

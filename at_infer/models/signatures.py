@@ -1,12 +1,16 @@
 """The kind of a file, told by its content."""
 
+import hashlib
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from at_infer.errors import AtInferError
+from at_infer.errors import AtInferError, EngineError
 from at_infer.models.kinds import PLAN_TAGS
+from at_infer.models.metadata import DIGEST, PREFIX
 from at_infer.models.sidecar import sidecar_path
+from at_infer.untrusted import check_regular
 
 Kind = Literal["checkpoint", "onnx", "plan", "parquet"]
 
@@ -23,11 +27,14 @@ SUFFIXES = {
 }
 MODEL_PROTO = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
 """Fields of an ONNX ModelProto and their wire types: 0 is a number, 2 has a length."""
-GRAPH, OPSET_IMPORT = 7, 8
+GRAPH, OPSET_IMPORT, METADATA_PROPS = 7, 8, 14
+DIGEST_KEY = b"\x0a" + bytes([len(PREFIX + DIGEST)]) + (PREFIX + DIGEST).encode()
+"""How an entry of METADATA_PROPS with the digest begins; tag and length of the value follow."""
 
 
 def identify(path: Path) -> Kind:
     """Tell the kind of a file by its first bytes and its structure; its name only helps to word the error."""
+    check_regular(path, AtInferError)
     try:
         with path.open("rb") as file:
             head = file.read(32)
@@ -58,27 +65,72 @@ def identify(path: Path) -> Kind:
 
 def onnx_opsets(file: BinaryIO) -> dict[str, int] | None:
     """Opsets by domain if the whole file is one ONNX ModelProto, else None; tensors are skipped, not read."""
-    end, found, opsets = file.seek(0, 2), set(), {}
-    file.seek(0)
+    found, opsets = set(), {}
     try:
-        while file.tell() < end:
-            tag = _varint(file)
-            number, wire = tag >> 3, tag & 7
-            if MODEL_PROTO.get(number) != wire:
-                return None
+        for number, _, content, after in _fields(file):
             found.add(number)
-            value = _varint(file)
-            if wire == 2:
-                after = file.tell() + value
-                if after > end:
-                    return None
-                if number == OPSET_IMPORT:
-                    domain, version = _opset(file, after)
-                    opsets[domain] = version
-                file.seek(after)
+            if number == OPSET_IMPORT:
+                file.seek(content)
+                domain, version = _opset(file, after)
+                opsets[domain] = version
     except EOFError:
         return None
     return opsets if GRAPH in found else None
+
+
+def check_digest(path: Path) -> None:
+    """Fail if an ONNX file is not as it was exported; one that has no digest, as those of earlier versions, passes.
+
+    It finds accidents, such as a flipped bit in the weights, which would be scored with without a word. Whoever can
+    write the file can write its digest, too.
+    """
+    try:
+        with path.open("rb") as file:
+            recorded, found = onnx_digest(file)
+    except (EOFError, OSError):
+        return  # whoever opens it says what is wrong
+    if recorded not in (None, found):
+        raise EngineError(f"{path}: was changed since it was exported (its sha256 differs); export the model again")
+
+
+def onnx_digest(file: BinaryIO) -> tuple[str | None, str]:
+    """What an ONNX file says the sha256 of its other fields is, and what it is; `EOFError` if it is no ONNX file."""
+    recorded, digest = None, hashlib.sha256()
+    for number, start, content, after in _fields(file):
+        file.seek(content)
+        if number == METADATA_PROPS and after - content < len(DIGEST_KEY) + 80:
+            entry = file.read(after - content)
+            if entry.startswith(DIGEST_KEY):
+                recorded = entry[len(DIGEST_KEY) + 2 :].decode("ascii", errors="replace")
+                continue
+        file.seek(start)
+        left = after - start
+        while left:
+            piece = file.read(min(left, 1 << 20))
+            if not piece:
+                raise EOFError
+            digest.update(piece)
+            left -= len(piece)
+    return recorded, digest.hexdigest()
+
+
+def _fields(file: BinaryIO) -> Iterator[tuple[int, int, int, int]]:
+    """Of a ModelProto: number of a field, and where it, its content and the next one start."""
+    end = file.seek(0, 2)
+    at = 0
+    while at < end:
+        file.seek(at)
+        tag = _varint(file)
+        number, wire = tag >> 3, tag & 7
+        if MODEL_PROTO.get(number) != wire:
+            raise EOFError
+        value = _varint(file)
+        content = file.tell()
+        after = content + value if wire == 2 else content
+        if after > end:
+            raise EOFError
+        yield number, at, content, after
+        at = after
 
 
 def _opset(file: BinaryIO, end: int) -> tuple[str, int]:
@@ -108,5 +160,5 @@ def _is_zipped_checkpoint(file: BinaryIO) -> bool:
     try:
         with zipfile.ZipFile(file) as archive:
             return any(name.endswith("/data.pkl") for name in archive.namelist())
-    except (zipfile.BadZipFile, ValueError):
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError, OSError):
         return False

@@ -1,14 +1,12 @@
 """A report on scores: everything that is shown of them, as plain values and arrays."""
 
-import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from at_infer.config import ScoreConfig
 from at_infer.engines import Engine
-from at_infer.errors import ConfigError
+from at_infer.errors import ConfigError, DataError
 from at_infer.models.metadata import Metadata
+from at_infer.models.scored_by import ScoredBy
 from at_infer.report.attention import SeenWindow, look_inside
 from at_infer.report.details import Details, look_closer
 from at_infer.report.grid import Grid, choose_grid
@@ -37,13 +35,9 @@ class ScoresReport:
     """What could not be shown, and what to pass for it."""
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> ScoredBy:
         """What the file of scores knows about itself."""
-        return {
-            name.removeprefix("at_infer."): json.loads(text)
-            for name, text in self.file.properties.items()
-            if name.startswith("at_infer.")
-        }
+        return ScoredBy.of(self.file.properties, self.file.source)
 
 
 def survey_scores(
@@ -92,22 +86,24 @@ def survey_scores(
 
 
 def _columns(file: ScoredFile) -> list[str] | None:
-    known = file.properties.get("at_infer.columns")
-    return None if known is None else [str(name) for name in json.loads(known)]
+    return ScoredBy.of(file.properties, file.source).columns
 
 
 def _reconstructor(file: ScoredFile, engine: Engine, metadata: Metadata) -> Reconstructor:
     """Windows and errors as the file of scores records them; the defaults of the model if it does not."""
-    score, options = (json.loads(file.properties.get(f"at_infer.{name}", "null")) for name in ("score", "options"))
-    names = {entry.name for entry in fields(ScoreOptions)}
-    known = {name: value for name, value in (options or {}).items() if name in names}
-    config = metadata.score if score is None else ScoreConfig.from_dict(score)
-    return Reconstructor(engine, metadata, ScoreOptions(**known | config.to_dict()))
+    written = ScoredBy.of(file.properties, file.source)
+    config = written.score or metadata.score
+    usual = ScoreOptions().to_dict()
+    known = usual | {name: value for name, value in (written.options or {}).items() if name in usual} | config.to_dict()
+    try:
+        return Reconstructor(engine, metadata, ScoreOptions.from_dict(known))
+    except ConfigError as error:
+        raise DataError(f"{file.source}: its metadata are damaged (at_infer.options: {error}); score again") from None
 
 
 def _check_model(file: ScoredFile, metadata: Metadata, engine: Path | None) -> None:
-    known = file.properties.get("at_infer.checkpoint_sha256")
-    if known is not None and json.loads(known) != metadata.checkpoint_sha256:
+    known = ScoredBy.of(file.properties, file.source).checkpoint_sha256
+    if known not in (None, metadata.checkpoint_sha256):
         raise ConfigError(
             f"{engine}: is of another model than the one that scored {file.source}; pass the engine of that"
         )

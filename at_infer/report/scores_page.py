@@ -110,14 +110,14 @@ def _counts(counts: ThresholdCounts, grid: Grid, *, labelled: bool) -> dict[str,
 
 def _facts(report: ScoresReport) -> list[tuple[str, str]]:
     known, file = report.facts, report.file
-    score = known.get("score", {})
+    score = known.score
     facts = [
         ("file", file.source),
-        ("score", score.get("mode", "") + (f", mean of {score['smooth']} rows" if score.get("smooth", 1) > 1 else "")),
+        ("score", "" if score is None else score.mode + (f", mean of {score.smooth} rows" if score.smooth > 1 else "")),
         ("threshold", f"{report.threshold:.6g}"),
-        ("model", known.get("engine_file", "")),
-        ("precision", known.get("precision", "")),
-        ("windows", known.get("alignment", "")),
+        ("model", known.engine_file),
+        ("precision", known.precision),
+        ("windows", known.alignment),
         ("labels", "" if file.labels is None else f"{file.labels}, column {file.label_column}"),
     ]
     return [(name, text) for name, text in facts if text]

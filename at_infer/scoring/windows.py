@@ -3,8 +3,9 @@
 Scores of a window have C channels: the score itself, and whatever is asked for beside it. NaN means not scored.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -39,6 +40,8 @@ DELAYED = (
 class WindowLayout(Config):
     """How windows are laid over the rows of a series."""
 
+    _earlier: ClassVar[Mapping[str, Any]] = {"delay": 0}
+
     window: int
     stride: int
     """Rows from one window to the next; with align `last`, every so many rows are scored."""
@@ -54,11 +57,6 @@ class WindowLayout(Config):
             raise ConfigError("delay: only rows that are scored one by one can be scored late; use align 'last'")
         if not 0 <= self.delay < self.window:
             raise ConfigError(f"delay: {self.delay} is not between 0 and the window's length, {self.window}")
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The reverse of `to_dict`; earlier versions of at-infer knew no delay."""
-        return super(WindowLayout, cls).from_dict({"delay": 0} | values)
 
     @property
     def rule(self) -> str:

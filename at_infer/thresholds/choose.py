@@ -229,7 +229,7 @@ def _recorded(properties: Mapping[str, str], source: str, validation: str | None
     """Scores: of the validation file, the engine, or the file itself. Threshold: of the file, or the engine."""
     found = recorded_in_scores(properties, source)
     if engine is not None:
-        model = recorded_in_model(engine, properties)
+        model = recorded_in_model(engine, properties, source)
         found = Recorded(
             model.source,
             found.threshold if found.threshold is not None else model.threshold,

@@ -11,7 +11,7 @@ from at_infer.models.metadata import Metadata
 from at_infer.tables.labels import read_scores
 from at_infer.thresholds.quantiles import ValidationScores, histogram
 from at_infer.thresholds.rates import check_positive
-from at_infer.thresholds.recorded import WHAT, check_written_by, kept_scores, written_way
+from at_infer.thresholds.recorded import WHAT, check_written_by, kept_scores
 
 Method = Literal["ratio", "fixed", "gap", "spot"]
 
@@ -120,8 +120,7 @@ def _written(
     model: Path, metadata: Metadata, source: str, align: Align | None
 ) -> dict[tuple[Align, int], ValidationScores]:
     read = read_scores(source)
-    check_written_by(read.properties, metadata, source, model)
-    kind, delay = written_way(read.properties)
+    kind, delay = check_written_by(read.properties, metadata, source, model).way()
     if align not in (None, kind):
         raise DataError(f"{source}: has scores of {WHAT[kind]}; leave align out, or score with align {align}")
     return {(kind, delay): ValidationScores.of_scores(source, read.scores)}

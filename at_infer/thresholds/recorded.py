@@ -1,15 +1,14 @@
 """What a model or a file of scores has recorded: its threshold, and scores of the validation rows."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from at_infer.config import Align, ScoreConfig, ValidationRecord
 from at_infer.errors import DataError, EngineError
 from at_infer.models.kinds import is_plan
-from at_infer.models.metadata import PREFIX, Metadata
+from at_infer.models.metadata import Metadata
+from at_infer.models.scored_by import ScoredBy
 from at_infer.models.sidecar import load_sidecar
 from at_infer.tables.labels import read_scores
 from at_infer.thresholds.quantiles import ValidationScores
@@ -30,30 +29,24 @@ class Recorded:
 
 def recorded_in_scores(properties: Mapping[str, str], source: str) -> Recorded:
     """What `at-infer score` wrote down."""
-    facts: dict[str, Any] = {}
-    for name in ("threshold", "validation"):
-        try:
-            facts[name] = json.loads(properties.get(PREFIX + name, "null"))
-        except json.JSONDecodeError:
-            raise DataError(f"{source}: its metadata are damaged ({PREFIX}{name}); score again") from None
-    kept = facts["validation"]
-    if not kept:
-        return Recorded(source, facts["threshold"])
-    scores = ValidationScores(source, kept.get("rows", 0), kept["levels"], kept["quantiles"])
-    return Recorded(source, facts["threshold"], kept.get("ratio"), scores)
+    known = ScoredBy.of(properties, source)
+    kept = known.validation
+    if kept is None:
+        return Recorded(source, known.threshold)
+    scores = ValidationScores(source, kept.rows, kept.levels, kept.quantiles)
+    return Recorded(source, known.threshold, kept.ratio, scores)
 
 
-def recorded_in_model(path: Path, properties: Mapping[str, str]) -> Recorded:
+def recorded_in_model(path: Path, properties: Mapping[str, str], source: str) -> Recorded:
     """What an exported model knows of the score that a file has, whose properties these are; needs no GPU."""
-    metadata = read_model_metadata(path)
-    written = properties.get(PREFIX + "score")
-    config = metadata.score if written is None else ScoreConfig.from_dict(json.loads(written))
+    metadata, written = read_model_metadata(path), ScoredBy.of(properties, source)
+    config = written.score or metadata.score
     if not config.is_formed_like(metadata.score):
         raise DataError(
             f"{path}: its validation scores have another smoothing, temperature or normalisation; give scores of "
             f"validation rows, or a delta"
         )
-    record = metadata.validation_of(*written_way(properties))
+    record = metadata.validation_of(*written.way())
     scores = kept_scores(metadata, record, config, str(path))
     if scores is None:
         raise DataError(
@@ -79,21 +72,16 @@ def read_validation_scores(source: str) -> ValidationScores:
     return ValidationScores.of_scores(source, read_scores(source).scores)
 
 
-def check_written_by(properties: Mapping[str, str], metadata: Metadata, source: str, model: Path) -> None:
+def check_written_by(properties: Mapping[str, str], metadata: Metadata, source: str, model: Path) -> ScoredBy:
     """A file of scores must be of this model, formed as the model has recorded it, as far as it says so."""
-    expected = {"checkpoint_sha256": metadata.checkpoint_sha256, "score": metadata.score.to_dict()}
-    for name, value in expected.items():
-        written = properties.get(PREFIX + name)
-        if written is not None and json.loads(written) != value:
-            what = "another model" if name == "checkpoint_sha256" else "another score mode, temperature or smoothing"
-            raise DataError(f"{source}: has scores of {what}; score with {model.name} as it is")
-
-
-def written_way(properties: Mapping[str, str]) -> tuple[Align, int]:
-    """Alignment and delay of the rows of a file of scores; whole windows, if it does not say."""
-    layout = properties.get(f"{PREFIX}layout")
-    align: Align = "window" if layout is None else json.loads(layout)["align"]
-    return align, json.loads(properties.get(f"{PREFIX}delay", "0"))
+    known = ScoredBy.of(properties, source)
+    if known.checkpoint_sha256 not in (None, metadata.checkpoint_sha256):
+        raise DataError(f"{source}: has scores of another model; score with {model.name} as it is")
+    if known.score not in (None, metadata.score):
+        raise DataError(
+            f"{source}: has scores of another score mode, temperature or smoothing; score with {model.name} as it is"
+        )
+    return known
 
 
 def read_model_metadata(path: Path) -> Metadata:
