@@ -14,8 +14,8 @@ ScoreMode = Literal[
     "fusion", "paper", "published", "reconstruction", "centred", "calibrated", "discrepancy", "addition"
 ]
 Align = Literal["window", "last"]
-SeasonChoice = Literal["auto", "none", "1d"]
-"""Look for a daily season, subtract none, or subtract one from every feature."""
+SeasonChoice = Literal["auto", "none", "1d", "1w"]
+"""Look for a daily or weekly season, subtract none, or subtract a daily or a weekly one from every feature."""
 Level = Literal["recent", "fixed", "ignore"]
 Fill = Literal["error", "forward", "mean"]
 Strategy = Literal["minimax", "maximize", "reconstruction"]

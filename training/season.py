@@ -1,29 +1,39 @@
-"""Finds the daily season of training rows: features whose profile by time of day explains days it was not made from."""
+"""Finds the season of training rows: features whose profile by time of day or week explains days held out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from at_infer.config import SeasonChoice
 from at_infer.errors import DataError
-from at_infer.models.season import DAY_S, Season
+from at_infer.models.season import DAY_S, WEEK_S, Season
 from at_infer.tables import Table
 
 BIN_S = 300.0  # finer is noise: the profile is a mean over SMOOTH_S anyway
 SMOOTH_S = 900.0
 LEAST_BINS = 4
 LEAST_DAYS = 3
+LEAST_WEEKS = 2
 LEAST_SHARE = 0.25  # of the variance, in both tests; random walks stay below it
-FULL_DAY = 0.75  # share of its bins that have a row
-MOST_DAYS = 60  # that the tests look at
+FULL = 0.75  # share of the bins of a day, or of a week, that have a row
+MOST_PERIODS = 60  # that the tests look at
 
 Floats = NDArray[np.float64]
 Span = tuple[int, int]
+Profile = Callable[[Floats, int], Floats]
 
 
 class NoSeasonError(ValueError):
     """The rows cannot show a season; the message says why."""
+
+
+class Chosen(NamedTuple):
+    """Features that get a profile without any test."""
+
+    daily: Sequence[int]
+    weekly: Sequence[int]
 
 
 def choose_season(
@@ -36,23 +46,28 @@ def choose_season(
     if choice == "none":
         return None, "none, as asked for"
     count = len(table.columns)
-    features = list(range(count)) if choice == "1d" else None if known is None else known.features
+    everything = range(count)
+    chosen = {"1d": Chosen(everything, ()), "1w": Chosen((), everything)}.get(choice)
+    if chosen is None and known is not None:
+        chosen = Chosen([j for j in known.features if j not in known.weekly], known.weekly)
     try:
         if table.times is None:
             raise NoSeasonError("no time column with dates and times")
-        season = find_season(table.values, table.times, train_spans, features)
+        season = find_season(table.values, table.times, train_spans, chosen)
     except NoSeasonError as error:
-        if features is None:
+        if chosen is None:
             return None, f"none ({error})"
         if known is not None and table.times is not None:
             return known, f"that of the earlier weights ({error})"
+        least = f"{LEAST_WEEKS} full weeks" if chosen.weekly else f"{LEAST_DAYS} full days"
         raise DataError(
-            f"{table.source}: {error}; a season needs `time_column` with dates and times and {LEAST_DAYS} full days of "
+            f"{table.source}: {error}; a season needs `time_column` with dates and times and {least} of "
             f"training rows; or pass season='none'"
         ) from None
     if season is None:
-        return None, "none (no column has a daily cycle that later days repeat)"
-    return season, f"{season.period_s / 3600:g} h profile of {len(season.features)} of {count} columns"
+        return None, "none (no column has a daily or weekly cycle that later days repeat)"
+    weekly = f", {len(season.weekly)} of them by day of the week" if season.weekly else ""
+    return season, f"24 h profile of {len(season.features)} of {count} columns{weekly}"
 
 
 def subtract_season(table: Table, season: Season) -> None:
@@ -63,57 +78,71 @@ def subtract_season(table: Table, season: Season) -> None:
 
 
 def find_season(
-    values: NDArray[np.float32], times: Floats, spans: Sequence[Span], features: Sequence[int] | None = None
+    values: NDArray[np.float32], times: Floats, spans: Sequence[Span], chosen: Chosen | None = None
 ) -> Season | None:
-    """The profile of the features that pass both tests, or of the given `features`; None if there are none."""
+    """The profiles of the features that pass both tests, or of the chosen ones; None if there are none.
+
+    A feature has a weekly profile if it passes the tests with what its daily one, if it has one, leaves.
+    """
     spacing = _spacing(times, spans)
     bins = round(DAY_S / max(spacing, BIN_S))
     if bins < LEAST_BINS:
         raise NoSeasonError(f"rows are {spacing / 3600:.3g} h apart")
     width = DAY_S / bins
-    offset = float(times[spans[0][0]] % width)
-    rows, cells, series, full = _lay_out(times, spans, bins, offset)
-    if not full.any():
-        raise NoSeasonError(f"fewer than {LEAST_DAYS} full days of training rows")
     smooth = 2 * int(SMOOTH_S / width / 2) + 1
+    offset = float(times[spans[0][0]] % width)
+    slots = np.floor((times - offset) / width + 0.5).astype(np.int64)
+    by_day, by_week = _Grid.lay_out(slots, spans, bins, LEAST_DAYS), _Grid.lay_out(slots, spans, 7 * bins, LEAST_WEEKS)
+    if chosen is not None and chosen.weekly and not by_week.full.any():
+        raise NoSeasonError(f"fewer than {LEAST_WEEKS} full weeks of training rows")
+    if not by_day.full.any():
+        raise NoSeasonError(f"fewer than {LEAST_DAYS} full days of training rows")
     profile: list[list[float]] = []
     for j in range(values.shape[1]):
-        column = values[rows, j]
-        known = ~np.isnan(column)
-        count = np.bincount(cells[known], minlength=full.size * bins)
-        total = np.bincount(cells[known], weights=column[known], minlength=full.size * bins)
-        with np.errstate(invalid="ignore"):
-            days = (total / count).reshape(-1, bins)
-        tested = full & ((~np.isnan(days)).mean(axis=1) >= FULL_DAY)
-        wanted = has_season(days[tested], series[tested], smooth) if features is None else j in features
-        profile.append(_centred(profile_of(days, smooth)) if wanted else [])
-    return Season(offset_s=offset, profile=profile) if any(profile) else None
+        days, full = by_day.means(values[:, j])
+        daily = (
+            has_season(days[full], by_day.series[full], smooth, profile_of, LEAST_DAYS)
+            if chosen is None
+            else j in chosen.daily
+        )
+        usual = profile_of(days, smooth) if daily else np.zeros(bins)
+        weeks, full = by_week.means(values[:, j])
+        left, series = weeks[full] - np.tile(usual, 7), by_week.series[full]
+        weekly = has_season(left, series, smooth, week_of, LEAST_WEEKS) if chosen is None else j in chosen.weekly
+        if weekly:
+            usual = week_of(weeks, smooth)
+        profile.append(_centred(usual) if daily or weekly else [])
+    if not any(profile):
+        return None
+    period_s = WEEK_S if max(map(len, profile)) > bins else DAY_S
+    return Season(period_s=period_s, offset_s=offset, profile=profile)
 
 
-def has_season(days: Floats, series: NDArray[np.int64], smooth: int) -> bool:
-    """(days, bins) of full days in order, and the series of each: do both held-out tests find a season?"""
+def has_season(days: Floats, series: NDArray[np.int64], smooth: int, profile: Profile, least: int) -> bool:
+    """(days, bins) of full days, or weeks, in order, and the series of each: do both held-out tests find a season?"""
     held = np.zeros(len(days), np.bool_)
     for name in np.unique(series):
         own = np.flatnonzero(series == name)
         held[own[-max(1, len(own) // 4) :]] = True
-    if len(days) < LEAST_DAYS or held.all():
+    if len(days) < least or held.all():
         return False
-    return later_days(days[~held], days[held], smooth) > LEAST_SHARE and other_days(days) > LEAST_SHARE
+    later = later_days(days[~held], days[held], lambda of: profile(of, smooth))
+    return later > LEAST_SHARE and other_days(days, lambda of: profile(of, 1)) > LEAST_SHARE
 
 
-def later_days(earlier: Floats, later: Floats, smooth: int) -> float:
+def later_days(earlier: Floats, later: Floats, profile: Callable[[Floats], Floats]) -> float:
     """Share of the variance of later days, around the median of the earlier ones, that their profile explains."""
-    left, all_ = later - profile_of(earlier, smooth), later - _median(earlier.reshape(-1, 1))
+    left, all_ = later - profile(earlier), later - _median(earlier.reshape(-1, 1))
     return _explained(left, all_)
 
 
-def other_days(days: Floats) -> float:
-    """Median over days: share of a day's shape that the median shape of the other days explains."""
-    chosen = days[np.unique(np.linspace(0, len(days) - 1, min(len(days), MOST_DAYS)).astype(int))]
+def other_days(days: Floats, profile: Callable[[Floats], Floats]) -> float:
+    """Median over days: share of a day's shape that the profile of the other days' shapes explains."""
+    chosen = days[np.unique(np.linspace(0, len(days) - 1, min(len(days), MOST_PERIODS)).astype(int))]
     shapes = chosen - np.nanmean(chosen, axis=1, keepdims=True)
     shares = []
     for i, shape in enumerate(shapes):
-        usual = _median(np.delete(shapes, i, axis=0))
+        usual = profile(np.delete(shapes, i, axis=0))
         shares.append(_explained(shape - (usual - np.nanmean(usual)), shape))
     return float(np.median(shares))
 
@@ -129,37 +158,37 @@ def profile_of(days: Floats, smooth: int) -> Floats:
     return np.convolve(around, np.full(smooth, 1 / smooth), "valid")
 
 
+def week_of(weeks: Floats, smooth: int) -> Floats:
+    """Two profiles by time of day: one for the rest of the week, one for the day or two that differ most from it.
+
+    They may begin at any hour, as a weekend does in UTC. Seven profiles would be of a few days each.
+    """
+    days = weeks.reshape(-1, weeks.shape[1] // 7)
+    free = free_days(_median(weeks).reshape(7, -1))
+    is_free = np.tile(free, (len(weeks), 1))
+    two = [profile_of(np.where(own, days, np.nan), smooth) for own in (is_free, ~is_free)]
+    return np.where(free, *two).ravel()
+
+
+def free_days(week: Floats) -> NDArray[np.bool_]:
+    """(7, bins) of a usual week: the 24 or 48 hours in a row, from any full hour, that two profiles tell apart best."""
+    bins = week.shape[1]
+    known = np.nan_to_num(week - np.nanmean(week)) if np.isfinite(week).any() else np.zeros_like(week)
+    total, best, found = known.sum(axis=0), -np.inf, np.zeros((7, bins), np.bool_)
+    for first in np.unique(np.arange(7 * 24) * bins // 24):
+        for days in (1, 2):  # every time of day is in it so many times
+            free = ((np.arange(7 * bins) - first) % (7 * bins) < days * bins).reshape(7, bins)
+            inside = np.where(free, known, 0).sum(axis=0)
+            explained = float((inside**2 / days + (total - inside) ** 2 / (7 - days)).sum())
+            if explained > best:
+                best, found = explained, free
+    return found
+
+
 def _spacing(times: Floats, spans: Sequence[Span]) -> float:
     """Median time from row to row."""
     steps = [np.diff(times[first:end]) for first, end in spans if end - first > 1]
     return float(np.median(np.concatenate(steps))) if steps else DAY_S
-
-
-def _lay_out(
-    times: Floats, spans: Sequence[Span], bins: int, offset: float
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Rows used and their cells (day, bin); of each day its series, and whether it is full.
-
-    Days begin with the first row of a series. Only series with enough full days count: a profile must not be that of
-    a few series that ran for an afternoon.
-    """
-    rows, cells, series, full = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [], []
-    done = 0
-    for number, (first, end) in enumerate(spans):
-        if end == first:
-            continue
-        slots = np.floor((times[first:end] - offset) * (bins / DAY_S) + 0.5).astype(np.int64)
-        _, day = np.unique((slots - slots[0]) // bins, return_inverse=True)
-        cell = day * bins + slots % bins
-        is_full = (np.bincount(np.unique(cell) // bins) >= FULL_DAY * bins).tolist()
-        if slots[-1] - slots[0] + 1 < LEAST_DAYS * bins or sum(is_full) < LEAST_DAYS:
-            continue
-        rows.append(np.arange(first, end))
-        cells.append(cell + done * bins)
-        series += [number] * len(is_full)
-        full += is_full
-        done += len(is_full)
-    return np.concatenate(rows), np.concatenate(cells), np.array(series, np.int64), np.array(full, np.bool_)
 
 
 def _explained(left: Floats, all_: Floats) -> float:
@@ -181,3 +210,52 @@ def _median(rows: Floats) -> Floats:
 def _centred(profile: Floats) -> list[float]:
     centred: list[float] = (profile - profile.mean()).tolist()
     return centred
+
+
+class _Grid(NamedTuple):
+    """Rows by day, or week, and by bin of it."""
+
+    rows: NDArray[np.int64]
+    """Those used."""
+    cells: NDArray[np.int64]
+    """Of each row used: day times bins plus bin."""
+    series: NDArray[np.int64]
+    """Of each day."""
+    full: NDArray[np.bool_]
+    """Of each day: has it enough rows?"""
+    bins: int
+
+    @classmethod
+    def lay_out(cls, slots: NDArray[np.int64], spans: Sequence[Span], bins: int, least: int) -> "_Grid":
+        """Days begin with the first row of a series. `slots` number the bins since 1970, one of each row.
+
+        Only series with enough full days count: a profile must not be that of a few series that ran for an afternoon.
+        """
+        rows, cells, series, full = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [], []
+        done = 0
+        for number, (first, end) in enumerate(spans):
+            if end == first:
+                continue
+            own = slots[first:end]
+            _, day = np.unique((own - own[0]) // bins, return_inverse=True)
+            cell = day * bins + own % bins
+            is_full = (np.bincount(np.unique(cell) // bins) >= FULL * bins).tolist()
+            if own[-1] - own[0] + 1 < least * bins or sum(is_full) < least:
+                continue
+            rows.append(np.arange(first, end))
+            cells.append(cell + done * bins)
+            series += [number] * len(is_full)
+            full += is_full
+            done += len(is_full)
+        whole = np.array(full, np.bool_)
+        return cls(np.concatenate(rows), np.concatenate(cells), np.array(series, np.int64), whole, bins)
+
+    def means(self, values: NDArray[np.float32]) -> tuple[Floats, NDArray[np.bool_]]:
+        """(days, bins) of one feature, NaN where nothing is known, and which days are full."""
+        column = values[self.rows]
+        known = ~np.isnan(column)
+        cells, size = self.cells[known], self.full.size * self.bins
+        with np.errstate(invalid="ignore"):
+            mean = np.bincount(cells, weights=column[known], minlength=size) / np.bincount(cells, minlength=size)
+        days = mean.reshape(-1, self.bins)
+        return days, self.full & ((~np.isnan(days)).mean(axis=1) >= FULL)

@@ -64,7 +64,8 @@ def train(
     season: Annotated[
         SeasonChoice | None,
         typer.Option(
-            help="Subtract a daily profile by --time-column from the columns that show one, from none, or from all.",
+            help="Subtract a profile by time of day or week (--time-column) from the columns that show one, from none, "
+            "or a daily or weekly one from all.",
             show_default="auto; none with --preset paper",
             rich_help_panel=DATA,
         ),

@@ -220,7 +220,7 @@ class StreamScorer:
         known = self.series.get(name)
         now: tuple[Moment, Time] | None = None
         if times is None and self.metadata.season is not None:
-            pushed.refused[i] = "has no time; the model subtracts a daily season and needs it"
+            pushed.refused[i] = "has no time; the model subtracts a season and needs it"
             return None
         if times is not None:
             try:

@@ -84,7 +84,7 @@ class InputOptions(Config):
         time = None if self.no_time else known.time_column if self.time_column is None else self.time_column
         if known.season is not None and time is None:
             raise ConfigError(
-                "time: the model subtracts a daily season and needs the time of every row; leave `no_time` out, or "
+                "time: the model subtracts a season and needs the time of every row; leave `no_time` out, or "
                 "train with season='none'"
             )
         return Columns(

@@ -14,7 +14,7 @@ from at_infer.tables.files import InputFile
 
 Seconds = NDArray[np.float64]
 
-NEEDED = "the model subtracts a daily season and needs dates and times"
+NEEDED = "the model subtracts a season and needs dates and times"
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 

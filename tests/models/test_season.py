@@ -8,7 +8,7 @@ import pytest
 
 from at_infer.errors import ConfigError, DataError
 from at_infer.live.times import moment, seconds
-from at_infer.models.season import DAY_S, Season
+from at_infer.models.season import DAY_S, WEEK_S, Season
 from at_infer.tables.clock import column_seconds, seconds_of, times_to_seconds
 
 HOUR_S = 3600.0
@@ -57,10 +57,19 @@ def test_a_gap_stays_a_gap_and_rows_without_time_are_refused() -> None:
         hourly().subtract(rows, None)
 
 
-def test_a_season_survives_json_and_needs_one_length() -> None:
+def test_in_a_week_a_daily_profile_repeats_every_day() -> None:
+    day, week = hourly().profile[0], np.random.default_rng(2).normal(size=7 * 24).tolist()
+    season = Season(period_s=WEEK_S, offset_s=0.0, profile=[day, [], week])
+    assert (season.features, season.weekly, hourly().weekly) == ([0, 2], [2], [])
+    times = np.random.default_rng(1).uniform(-1e9, 2e9, 500)
+    np.testing.assert_allclose(season.at(times)[:, 0], hourly().at(times)[:, 0], atol=1e-6)
+    np.testing.assert_array_equal(season.at(HOUR_S * np.arange(7 * 24))[:, 2], np.float32(week))
+
+
+def test_a_season_survives_json_and_needs_lengths_that_fit() -> None:
     assert Season.from_dict(hourly().to_dict()) == hourly()
     assert hourly().features == [0]
-    for profile in ([[], []], [[1.0, 2.0], [1.0]]):
+    for profile in ([[], []], [[1.0, 2.0, 3.0], [1.0, 2.0]]):
         with pytest.raises(ConfigError, match="profile"):
             Season(offset_s=0, profile=profile)
 

@@ -82,9 +82,9 @@ def test_rows_in_memory_and_a_stream_score_as_a_file(score: Score, model: Path, 
 def test_a_row_without_a_time_of_day_is_refused(model: Path) -> None:
     row = values(timed(1))[0]
     with StreamScorer(model) as stream:
-        with pytest.raises(DataError, match="has no time; the model subtracts a daily season"):
+        with pytest.raises(DataError, match="has no time; the model subtracts a season"):
             stream.push(row)
-        with pytest.raises(DataError, match="is a number; the model subtracts a daily season"):
+        with pytest.raises(DataError, match="is a number; the model subtracts a season"):
             stream.push(row, time=1_700_000_000)
         stream.push(row, time="2024-01-01T00:00:00")
     with Scorer(model) as scorer:
@@ -98,7 +98,7 @@ def test_a_file_without_a_time_of_day_is_refused(score: Score, model: Path) -> N
     frame = timed(50)
     with pytest.raises(ConfigError, match="leave `no_time` out"):
         score(frame, engine=model, no_time=True)
-    with pytest.raises(DataError, match="column 'ts' is Int64; the model subtracts a daily season"):
+    with pytest.raises(DataError, match="column 'ts' is Int64; the model subtracts a season"):
         score(frame.with_columns(ts=pl.int_range(50)), engine=model)
     with pytest.raises(DataError, match="Invalid isoformat"):
         score(frame.with_columns(ts=pl.format("row {}", pl.int_range(50).cast(pl.String).str.zfill(3))), engine=model)

@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 
 from at_infer.errors import DataError
-from at_infer.models.season import DAY_S
+from at_infer.models.season import DAY_S, WEEK_S
 from tests.conftest import WriteParquet
 from training.data import DataConfig, TrainingData, load
-from training.season import NoSeasonError, find_season
+from training.season import Chosen, NoSeasonError, find_season, free_days, week_of
 
 START_S = 1_700_000_000.0
 
@@ -105,6 +105,50 @@ def test_too_few_rows_say_why_there_is_no_season(rows: int, spacing_s: float, wh
         find_season(noisy(cycle(times)), times, [(0, rows)])
 
 
+def working_week(times: np.ndarray, shift_h: float = 0.0, free: int = 2) -> np.ndarray:
+    """The cycle on five or six days, flat and low on the others."""
+    day = (times - shift_h * 3600) // DAY_S % 7  # 1970 began on a Thursday: 2 and 3 are the weekend
+    return np.where((day >= 4 - free) & (day < 4), 45.0, cycle(times))
+
+
+@pytest.mark.parametrize(("free", "shift_h"), [(2, 0.0), (1, 0.0), (2, 8.0)])
+def test_days_of_the_week_that_differ_have_a_profile_of_their_own_in_any_zone(free: int, shift_h: float) -> None:
+    times = clock(int(15 * DAY_S / 900), 900.0)
+    values = np.column_stack([noisy(working_week(times, shift_h, free)), noisy(cycle(times)), noisy(times * 0)])
+    season = find_season(values, times, [(0, len(times))])
+    assert season is not None
+    assert (season.features, season.weekly, season.period_s) == ([0, 1], [0], WEEK_S)
+    assert [len(values) for values in season.profile] == [7 * 96, 96, 0]
+    later = times + 100 * WEEK_S
+    left = working_week(later, shift_h, free) - season.at(later)[:, 0]
+    assert np.std(left) < 1
+    assert np.quantile(np.abs(left - np.median(left)), 0.95) < 1.5
+
+
+def test_a_profile_by_week_is_the_median_over_days_of_either_kind() -> None:
+    weeks = np.random.default_rng(0).normal(size=(3, 7 * 24))
+    weeks[1, 30:40] = np.nan
+    weeks[:, 60:108] += 5
+    free = np.zeros(7 * 24, np.bool_)
+    free[60:108] = True
+    np.testing.assert_array_equal(free_days(np.nanmedian(weeks, axis=0).reshape(7, 24)).ravel(), free)
+    hour = np.arange(7 * 24) % 24
+    expected = [np.nanmedian(weeks[:, (hour == hour[i]) & (free == free[i])]) for i in range(7 * 24)]
+    np.testing.assert_allclose(week_of(weeks, 1), expected)
+
+
+def test_a_daily_cycle_or_a_single_week_has_no_weekly_season() -> None:
+    times = clock(int(22 * DAY_S / 900), 900.0)
+    season = find_season(noisy(cycle(times), 20, 3.0), times, [(0, len(times))])
+    assert season is not None
+    assert (season.period_s, season.weekly, season.bins) == (DAY_S, [], 96)
+    short = times[: 13 * 96]
+    season = find_season(noisy(working_week(short)), short, [(0, len(short))])
+    assert season is None or not season.weekly
+    with pytest.raises(NoSeasonError, match="2 full weeks"):
+        find_season(noisy(cycle(short)), short, [(0, len(short))], Chosen((), (0,)))
+
+
 def read(write_parquet: WriteParquet, days: int = 5, *, number: bool = False, **options: object) -> TrainingData:
     times = clock(days * 288, 300.0)
     start = datetime(1970, 1, 1)
@@ -137,6 +181,12 @@ def test_a_season_that_is_asked_for_is_that_of_every_column_or_an_error(write_pa
         read(write_parquet, number=True, season="1d")
     with pytest.raises(DataError, match="3 full days"):
         read(write_parquet, days=3, season="1d")
+    data = read(write_parquet, days=18, season="1w")
+    assert data.season is not None
+    assert data.season.weekly == [0, 1]
+    assert data.season_found == "24 h profile of 2 of 2 columns, 2 of them by day of the week"
+    with pytest.raises(DataError, match="2 full weeks of training rows; or pass season='none'"):
+        read(write_parquet, season="1w")
 
 
 def test_weights_to_start_from_keep_their_columns_and_lend_their_profile(write_parquet: WriteParquet) -> None:
@@ -145,3 +195,8 @@ def test_weights_to_start_from_keep_their_columns_and_lend_their_profile(write_p
     assert again is not None
     assert again.features == [0, 1]
     assert read(write_parquet, days=2, known_season=known).season == known
+    weekly = read(write_parquet, days=18, season="1w").season
+    again = read(write_parquet, days=20, known_season=weekly).season
+    assert again is not None
+    assert again.weekly == [0, 1]
+    assert read(write_parquet, days=5, known_season=weekly).season == weekly
