@@ -14,6 +14,7 @@ FLOORS = (
     ("engines",),
     ("thresholds",),
     ("scoring",),
+    ("incidents",),
     ("live",),
     ("cluster",),
     ("evaluation",),

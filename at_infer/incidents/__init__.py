@@ -1,0 +1,1 @@
+"""From scores and a threshold to incidents: what a person is told about."""

@@ -1,0 +1,135 @@
+"""An incident as a value: what, where, when, how bad, and why. The same from a file, a stream and a cluster."""
+
+import hashlib
+import math
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from at_infer.tables.clock import seconds_of
+
+Time = int | float | str
+"""Time of a row as its column has it, dates as ISO 8601; or the number of the row."""
+State = Literal["open", "closed"]
+
+
+class Cause(NamedTuple):
+    """A feature to blame."""
+
+    feature: str
+    share: float
+    """Of the score, over the rows of the incident."""
+    view: str | None = None
+    """What shows it most, in mode `fusion`: shape, next row, rows ahead, burst, level or stuck."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """Rows of one series that belong together, as far as they have come."""
+
+    id: str
+    """Of model, series and begin: the same after a restart, in `score`, `watch` and on a cluster."""
+    series: str
+    """Empty if there is only one."""
+    state: State
+    """`open`: the last row that is known belongs to it."""
+    begin: Time
+    end: Time
+    """Of its last row so far."""
+    peak: Time
+    """Of the row with the highest score."""
+    begin_row: int
+    end_row: int
+    peak_row: int
+    """The same as numbers of rows within the series, from 0."""
+    peak_score: float
+    threshold: float
+    causes: tuple[Cause, ...] = ()
+    """Features to blame, the largest share first; empty without explanations."""
+
+    @property
+    def rows(self) -> int:
+        """From begin to end, both included."""
+        return self.end_row - self.begin_row + 1
+
+    @property
+    def ratio(self) -> float:
+        """Peak score over threshold."""
+        return self.peak_score / self.threshold if self.threshold > 0 else math.inf
+
+    @property
+    def duration_s(self) -> float | None:
+        """Seconds from begin to end; None if the times are no dates."""
+        begin, end = as_seconds(self.begin), as_seconds(self.end)
+        return None if begin is None or end is None else end - begin
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values by name, documented in docs/scoring.md; a number that JSON does not have is null."""
+        return {
+            "id": self.id,
+            "series": self.series,
+            "state": self.state,
+            "begin": self.begin,
+            "end": self.end,
+            "peak": self.peak,
+            "duration_s": self.duration_s,
+            "rows": self.rows,
+            "begin_row": self.begin_row,
+            "end_row": self.end_row,
+            "peak_row": self.peak_row,
+            "peak_score": _finite(self.peak_score),
+            "threshold": self.threshold,
+            "ratio": _finite(self.ratio),
+            "causes": [cause._asdict() for cause in self.causes],
+        }
+
+
+def incident_id(model: str, series: str, begin: Time) -> str:
+    """Twelve hexadecimal digits; a time counts as the instant it is, however it is written."""
+    return hashlib.sha256(f"{model}\n{series}\n{_instant(begin)}".encode()).hexdigest()[:12]
+
+
+def plain_time(value: Any) -> Time:
+    """A time or row number of any kind as a JSON value."""
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]")
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, date):  # datetime is one
+        return value.isoformat()
+    return value if isinstance(value, int | float | str) else str(value)
+
+
+def as_seconds(time: Time) -> float | None:
+    """Seconds since 1970; None for a number, also one as text, and for a text that is no date."""
+    if not isinstance(time, str) or _number(time) is not None:
+        return None
+    try:
+        return seconds_of(datetime.fromisoformat(time.strip()))
+    except ValueError:
+        return None
+
+
+def _instant(time: Time) -> str:
+    """One text for each instant: CSV has numbers as texts, Parquet dates without a zone, which count as UTC."""
+    seconds, number = as_seconds(time), _number(time)
+    if seconds is not None:
+        return f"date {round(seconds * 1e6)}"
+    return f"text {time}" if number is None else f"number {number!r}"
+
+
+def _number(time: Time) -> int | float | None:
+    """Whole numbers exactly, and 7.0 as 7."""
+    try:
+        found = int(time) if isinstance(time, int | str) else float(time)
+    except ValueError:
+        try:
+            found = float(time)
+        except ValueError:
+            return None
+    return int(found) if isinstance(found, float) and found.is_integer() else found
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

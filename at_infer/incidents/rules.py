@@ -1,0 +1,50 @@
+"""When scores become an incident, and how these rules came about."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from at_infer.config import Config, check_finite
+from at_infer.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentRules(Config):
+    """An incident opens above one score, closes below a lower one, and bridges short gaps."""
+
+    open_at: float
+    """The threshold: an incident opens at a row with a higher score."""
+    close_at: float
+    """It lasts as long as scores are above this."""
+    min_rows: int = 1
+    """Rows above `close_at` that it takes to be an incident."""
+    merge_rows: int = 0
+    """Rows below that it bridges, if a row above `open_at` follows."""
+    cool_down_rows: int = 0
+    """Rows after its end in which none other opens; one that lasts longer opens then."""
+    look_ahead_rows: int = 0
+    """Rows behind a row that its score depends on, by which an incident would seem to begin before its cause."""
+    worse_factor: float = 1.5
+    """A peak this much above the one announced last is announced again."""
+    asked: str | None = None
+    """Rate of false incidents that was asked for, as text: 1/day."""
+    expected_per_day: float | None = None
+    """False incidents per day that the validation part shows with these rules; None: not known."""
+    how: str = "given"
+    """Where threshold and rate come from, in words."""
+
+    def __post_init__(self) -> None:
+        check_finite("open at", self.open_at)
+        check_finite("close at", self.close_at)
+        if self.close_at > self.open_at:
+            raise ConfigError(f"close at: {self.close_at:g} is above the threshold {self.open_at:g}; give a lower one")
+        self._at_least("min_rows", 1)
+        for name in ("merge_rows", "cool_down_rows", "look_ahead_rows"):
+            self._at_least(name, 0)
+        if not self.worse_factor > 1:
+            raise ConfigError(f"worse factor: {self.worse_factor:g} is too small; it must be above 1")
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The reverse of `to_dict`; fields of later versions of at-infer have defaults."""
+        rules = cls(open_at=values["open_at"], close_at=values["close_at"])
+        return super(IncidentRules, cls).from_dict({**rules.to_dict(), **values})

@@ -1,0 +1,294 @@
+"""Rows of one series in, incidents out; the same whether rows come one by one, in chunks or all at once."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from at_infer.incidents.incident import Cause, Incident, State, Time, incident_id, plain_time
+from at_infer.incidents.rules import IncidentRules
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+MOST_CAUSES = 5
+NO_FLOATS = np.empty((0, 0), np.float32)
+
+
+class Event(NamedTuple):
+    """What a person is told."""
+
+    kind: Literal["opened", "worse", "closed"]
+    incident: Incident
+    """As it is at this moment."""
+
+
+class Evidence(NamedTuple):
+    """What explains scores (n,)."""
+
+    blame: Floats
+    """(n,C): the part of each feature in the score, or its error; NaN where unknown."""
+    views: Floats | None = None
+    """(n,C): number of the view that shows the feature most."""
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """Rows that are, or may become, an incident. Numbers of rows count within the series."""
+
+    first_row: int
+    """The first above the threshold."""
+    last_row: int
+    last: Time
+    peak_row: int
+    peak: Time
+    peak_score: float
+    rows: int = 0
+    """Above the lower limit."""
+    begin_row: int | None = None
+    """None: the row of the cause is not known yet."""
+    begin: Time = 0
+    announced: float | None = None
+    """Peak that was announced last; None: not opened."""
+    in_gap: bool = False
+    blame: list[list[float]] = field(default_factory=list)
+    """Sums per feature and view."""
+
+
+class IncidentTracker:
+    """Turns the scores of one series into incidents.
+
+    >>> tracker = IncidentTracker(rules, model=checkpoint_sha256, series="pump 7")   # doctest: +SKIP
+    >>> for event in tracker.add(scores, times):                                     # doctest: +SKIP
+    ...     print(event.kind, event.incident.as_json())
+
+    A row is above a limit as a row is anomalous: `score > float32(limit)`; one without a score is below. Memory does
+    not grow with the rows.
+    """
+
+    def __init__(
+        self,
+        rules: IncidentRules,
+        *,
+        model: str,
+        series: str = "",
+        features: Sequence[str | None] = (),
+        views: Sequence[str] = (),
+    ) -> None:
+        """`features` and `views` are the names of what `Evidence` numbers; None is never named as a cause."""
+        self.rules, self.model, self.series = rules, model, series
+        self.features, self.view_names = list(features), list(views)
+        self.number = 0
+        """Of the next row within the series."""
+        self._quiet_until = 0
+        """Row from which an incident may open: the end of the cool-down."""
+        self._now: _Candidate | None = None
+
+    @property
+    def current(self) -> Incident | None:
+        """The incident that is open."""
+        return None if self._now is None or self._now.announced is None else self._incident(self._now, "open")
+
+    def add(
+        self,
+        scores: Floats,
+        times: Sequence[Any] | NDArray[Any] | None = None,
+        *,
+        onset: Floats | None = None,
+        evidence: Evidence | None = None,
+    ) -> list[Event]:
+        """The next rows of the series.
+
+        `times` are those of the rows, or numbers that the caller gives them; by default rows count from 0. `onset` are
+        scores that depend on no later row: an incident begins where they exceed the threshold too.
+        """
+        rows = _Rows(self, scores, times, onset, evidence)
+        events: list[Event] = []
+        at, count = 0, len(scores)
+        while at < count:
+            now = self._now
+            if now is None:
+                at = rows.next_hot(at)
+                if at < count:
+                    self._now = rows.candidate(at)
+            elif now.in_gap:
+                last = now.last_row + self.rules.merge_rows + 1 - self.number
+                hot = rows.next_hot(at)
+                if hot < count and hot <= last:
+                    at, now.in_gap = hot, False
+                elif last < count:
+                    events += self._close("closed")
+                    at = last + 1
+                else:
+                    at = count
+            else:
+                cold = rows.next_cold(at)
+                events += self._grow(now, rows, at, cold)
+                at, now.in_gap = cold, cold < count
+        self.number += count
+        return events
+
+    def end(self) -> list[Event]:
+        """No more rows come, or others that do not follow these; an incident that has not closed stays `open`."""
+        events = self._close("open" if self._now is not None and not self._now.in_gap else "closed")
+        self._quiet_until = 0
+        return events
+
+    def remember(self) -> dict[str, Any]:
+        """JSON values from which `recall` goes on."""
+        now = None if self._now is None else asdict(self._now)
+        return {"number": self.number, "quiet_until": self._quiet_until, "now": now}
+
+    def recall(self, kept: dict[str, Any]) -> None:
+        """Go on where `remember` was asked: the same ids, and nothing opens twice."""
+        self.number, self._quiet_until = kept["number"], kept["quiet_until"]
+        self._now = None if kept["now"] is None else _Candidate(**kept["now"])
+
+    def _grow(self, now: _Candidate, rows: "_Rows", at: int, end: int) -> list[Event]:
+        """Rows above the lower limit, cut where something is to be told, so that it is told as of that row."""
+        events: list[Event] = []
+        rules = self.rules
+        while at < end:
+            late = now.first_row + rules.look_ahead_rows - self.number
+            if now.begin_row is None:
+                cut = min(rows.next_supported(at), max(at, late))
+            elif now.announced is None:
+                cut = max(at, at + rules.min_rows - now.rows - 1, self._quiet_until - self.number)
+            else:
+                cut = rows.next_above(rules.worse_factor * now.announced, at, end)
+            cut = min(cut + 1, end)
+            rows.add_to(now, at, cut)
+            at, row = cut, cut - 1
+            if now.begin_row is None:
+                if rows.supported[row]:
+                    now.begin_row, now.begin = now.last_row, now.last
+                elif row >= late:
+                    now.begin_row, now.begin = now.peak_row, now.peak
+            if now.announced is None:
+                if now.begin_row is not None and now.rows >= rules.min_rows and now.last_row >= self._quiet_until:
+                    now.announced = now.peak_score
+                    events.append(Event("opened", self._incident(now, "open")))
+            elif 0 < rules.worse_factor * now.announced < rows.scores[row]:
+                now.announced = now.peak_score
+                events.append(Event("worse", self._incident(now, "open")))
+        return events
+
+    def _close(self, state: State) -> list[Event]:
+        now, self._now = self._now, None
+        if now is None or now.rows < self.rules.min_rows:
+            return []
+        events = []
+        if now.announced is None:
+            if now.last_row < self._quiet_until:
+                return []
+            if now.begin_row is None:
+                now.begin_row, now.begin = now.peak_row, now.peak
+            events = [Event("opened", self._incident(now, "open"))]
+        self._quiet_until = now.last_row + 1 + self.rules.cool_down_rows
+        return [*events, Event("closed", self._incident(now, state))]
+
+    def _incident(self, now: _Candidate, state: State) -> Incident:
+        assert now.begin_row is not None
+        return Incident(
+            id=incident_id(self.model, self.series, now.begin),
+            series=self.series,
+            state=state,
+            begin=now.begin,
+            end=now.last,
+            peak=now.peak,
+            begin_row=now.begin_row,
+            end_row=now.last_row,
+            peak_row=now.peak_row,
+            peak_score=now.peak_score,
+            threshold=self.rules.open_at,
+            causes=tuple(self._causes(now)),
+        )
+
+    def _causes(self, now: _Candidate) -> list[Cause]:
+        sums = np.array(now.blame, np.float64)
+        total = sums.sum()
+        if not np.isfinite(total) or total <= 0:
+            return []
+        shares = sums.sum(axis=1) / total
+        found = []
+        for i in np.argsort(-shares, kind="stable")[: MOST_CAUSES + 1].tolist():
+            name = self.features[i]
+            view = self.view_names[int(sums[i].argmax())] if self.view_names else None
+            if name is not None and shares[i] > 0:
+                found.append(Cause(name, float(shares[i]), view))
+        return found[:MOST_CAUSES]
+
+
+class _Rows:
+    """Some rows, and where in them something happens."""
+
+    def __init__(
+        self,
+        tracker: IncidentTracker,
+        scores: Floats,
+        times: Sequence[Any] | NDArray[Any] | None,
+        onset: Floats | None,
+        evidence: Evidence | None,
+    ) -> None:
+        rules = tracker.rules
+        self.scores, self.times, self.first = np.asarray(scores, np.float32), times, tracker.number
+        self.evidence, self.views = evidence, max(1, len(tracker.view_names))
+        self.supported = np.ones(len(scores), np.bool_) if onset is None else onset > np.float32(rules.open_at)
+        self.hot: Ints = np.flatnonzero(self.scores > np.float32(rules.open_at))
+        self.cold: Ints = np.flatnonzero(~(self.scores > np.float32(rules.close_at)))  # also where there is no score
+
+    def next_hot(self, at: int) -> int:
+        """The first row from `at` on that is above the threshold; the number of rows if there is none."""
+        return self._next(self.hot, at)
+
+    def next_cold(self, at: int) -> int:
+        """The same for a row below the lower limit."""
+        return self._next(self.cold, at)
+
+    def next_supported(self, at: int) -> int:
+        """The same for a row that rows before it make anomalous."""
+        found = self.supported[at:].argmax() if len(self.supported) > at else 0
+        return at + int(found) if self.supported[at:].any() else len(self.scores)
+
+    def next_above(self, limit: float, at: int, end: int) -> int:
+        """The same for a row above a limit, before `end`."""
+        above = np.flatnonzero(self.scores[at:end] > limit) if limit > 0 else NO_FLOATS
+        return at + int(above[0]) if len(above) else end
+
+    def _next(self, where: Ints, at: int) -> int:
+        found = int(np.searchsorted(where, at))
+        return int(where[found]) if found < len(where) else len(self.scores)
+
+    def time(self, at: int) -> Time:
+        """As the row has it, or its number."""
+        return self.first + at if self.times is None else plain_time(self.times[at])
+
+    def candidate(self, at: int) -> _Candidate:
+        """One that begins here, without this row so far."""
+        row, time = self.first + at, self.time(at)
+        return _Candidate(row, row, time, row, time, float("-inf"))
+
+    def add_to(self, now: _Candidate, at: int, end: int) -> None:
+        """Rows that belong to a candidate."""
+        part = self.scores[at:end]
+        peak = int(part.argmax())
+        if part[peak] > now.peak_score:
+            now.peak_score = float(part[peak])
+            now.peak_row, now.peak = self.first + at + peak, self.time(at + peak)
+        now.rows += end - at
+        now.last_row, now.last = self.first + end - 1, self.time(end - 1)
+        if self.evidence is not None:
+            self._blame(now, self.evidence, at, end)
+
+    def _blame(self, now: _Candidate, evidence: Evidence, at: int, end: int) -> None:
+        """One row after the other, so that sums do not depend on the pieces."""
+        blame = np.nan_to_num(evidence.blame[at:end].astype(np.float64), posinf=0.0, neginf=0.0)
+        rows, features = blame.shape
+        sums = np.array(now.blame or np.zeros((features, self.views)), np.float64)
+        views = np.zeros((rows, features), np.int64)
+        if evidence.views is not None:
+            views = np.nan_to_num(evidence.views[at:end]).astype(np.int64)
+        np.add.at(sums, (np.broadcast_to(np.arange(features), (rows, features)), views), blame)
+        now.blame = sums.tolist()
