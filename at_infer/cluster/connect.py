@@ -204,7 +204,8 @@ GCS = Question("gcs_service", "NodeInfoGcsServiceStub", "GetClusterId", "GetClus
 def _ask(host: str, port: int, question: Question) -> Literal["yes", "token", "none"]:
     """Is there a Ray cluster that lets this program in, or wants another token, or gives no answer?
 
-    Ray itself says so only after a while, and on standard error.
+    Left to itself, Ray waits 30 s and then says "ray client connection timeout" where a token is missing, and for
+    minutes where something else listens; so it is asked first, with its own messages.
     """
     try:
         grpc: Any = import_module("grpc")
