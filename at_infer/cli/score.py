@@ -13,6 +13,7 @@ from at_infer.cli.scoring_options import (
     SCORE,
     Delay,
     EnginePath,
+    Explain,
     LevelOption,
     Mode,
     NormaliseErrors,
@@ -87,10 +88,7 @@ def score(
     normalise_errors: NormaliseErrors = None,
     level: LevelOption = None,
     delay: Delay = None,
-    explain: Annotated[
-        Literal["none", "top", "all"],
-        typer.Option(help="top: the feature with the largest error; all: every error.", rich_help_panel=SCORE),
-    ] = "none",
+    explain: Explain = "none",
     provider: Provider = "cpu",
     batch_size: Annotated[
         int | None,

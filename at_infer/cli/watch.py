@@ -16,6 +16,7 @@ from at_infer.cli.scoring_options import (
     SCORE,
     Delay,
     EnginePath,
+    Explain,
     LevelOption,
     Mode,
     NormaliseErrors,
@@ -85,6 +86,7 @@ def watch(
     normalise_errors: NormaliseErrors = None,
     level: LevelOption = None,
     delay: Delay = None,
+    explain: Explain = "none",
     every: Annotated[
         int, typer.Option(help="Score every K-th row of a series.", metavar="K", rich_help_panel=SCORE)
     ] = 1,
@@ -149,6 +151,7 @@ def watch(
             threshold=number_or_auto(threshold),
             ratio=ratio,
             align="last",
+            explain=explain,
         )
         input_options = InputOptions(
             time_column=time_column, no_time=no_time, series_column=series_column, one_series=one_series

@@ -44,6 +44,8 @@ class Pushed:
     is_anomaly: Bools
     tags: list[Any]
     """Of the rows that the scores belong to; None: no row is final yet."""
+    channels: Floats
+    """(n,C) of the scoring core: the score, and with `explain` what `reasons` makes of the others."""
     refused: dict[int, str] = field(default_factory=dict)
     """Rows that were not taken, and why. The series goes on as if they had not come."""
     dropped: list[SeriesName] = field(default_factory=list)
@@ -84,8 +86,6 @@ class StreamScorer:
         max_series: int = MAX_SERIES,
     ) -> None:
         options = options or ScoreOptions()
-        if options.explain != "none":
-            raise ConfigError("explain: a stream has no explanations; score a file with `explain`")
         for name, value in (("every", every), ("max series", max_series)):
             if value < 1:
                 raise ConfigError(f"{name}: {value} is too small; at least 1")
@@ -141,7 +141,8 @@ class StreamScorer:
         if len(names) != len(values) or (times is not None and len(times) != len(values)):
             raise DataError(f"rows: there are {len(values)}, with {len(names)} series and {len(times or names)} times")
         count = len(values)
-        pushed = Pushed(np.full(count, np.nan, np.float32), np.zeros(count, np.bool_), [None] * count)
+        channels = np.full((count, self.core.settings.channels), np.nan, np.float32)
+        pushed = Pushed(channels[:, 0], np.zeros(count, np.bool_), [None] * count, channels)
         self._refuse_values(values, pushed.refused)
         taken: dict[SeriesState, tuple[LiveSeries, list[int]]] = {}
         for i, name in enumerate(names):
@@ -150,13 +151,13 @@ class StreamScorer:
                 taken.setdefault(known.state, (known, []))[1].append(i)
                 known.waiting.append(i if tags is None else tags[i])
         self.core.flush()
-        final: dict[SeriesState, list[float]] = {}
+        final: dict[SeriesState, list[Floats]] = {}
         for scored in self.core.take():
-            final.setdefault(scored.series, []).extend(scored.channels[:, 0].tolist())
-        for state, scores in final.items():
+            final.setdefault(scored.series, []).extend(scored.channels)
+        for state, rows_of in final.items():
             known, numbers = taken[state]
-            for i, score in zip(numbers[len(numbers) - len(scores) :], scores, strict=True):  # each row makes one final
-                pushed.score[i], pushed.tags[i] = score, known.waiting.popleft()
+            for i, row in zip(numbers[len(numbers) - len(rows_of) :], rows_of, strict=True):  # each row makes one final
+                channels[i], pushed.tags[i] = row, known.waiting.popleft()
         pushed.is_anomaly = self.scorer.verdict(pushed.score)
         return pushed
 
@@ -166,15 +167,15 @@ class StreamScorer:
             self.core.end(known.state)
         self.core.flush()
         waiting = {known.state: known.waiting for known in self.series.values()}
-        scores: list[float] = []
+        found = [np.empty((0, self.core.settings.channels), np.float32)]
         tags: list[Any] = []
         for scored in self.core.take():
-            scores += scored.channels[:, 0].tolist()
+            found.append(scored.channels)
             tags += [waiting[scored.series].popleft() for _ in scored.channels]
         for known in self.series.values():
             known.state = self.core.start(known.state.name)
-        found = np.array(scores, np.float32)
-        return Pushed(found, self.scorer.verdict(found), tags)
+        channels = np.concatenate(found)
+        return Pushed(channels[:, 0], self.scorer.verdict(channels[:, 0]), tags, channels)
 
     def save(self, path: str | Path, extra: Mapping[str, Any] | None = None) -> None:
         """Write all that is remembered of the series, and `extra` as JSON, to a file: complete or not at all."""

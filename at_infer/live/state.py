@@ -29,7 +29,7 @@ def save_state(path: Path, stream: "StreamScorer", extra: dict[str, Any]) -> Non
     head = {
         "at_infer_stream": FORMAT,
         "model": _model(stream),
-        "score": stream.scorer.config.to_dict(),
+        "score": _score(stream),
         "series": [_describe(name, known) for name, known in stream.series.items()],
         "extra": extra,
     }
@@ -83,9 +83,9 @@ def _load(path: Path, file: BinaryIO, stream: "StreamScorer") -> dict[str, Any]:
         raise DataError(f"{path}: has format {found}, this at-infer reads {FORMAT}; remove it to start afresh")
     if head["model"] != json.loads(json.dumps(_model(stream))):
         raise ConfigError(f"{path}: belongs to another model; give its `engine`, or another `state`")
-    for name, value in json.loads(json.dumps(stream.scorer.config.to_dict())).items():
-        if head["score"][name] != value:
-            was = head["score"][name]
+    for name, value in json.loads(json.dumps(_score(stream))).items():
+        was = head["score"].get(name, value)
+        if was != value:
             raise ConfigError(f"{path}: was kept with {name} {was}, not {value}; give the same, or another `state`")
     if len(head["series"]) > stream.max_series:
         raise ConfigError(
@@ -130,3 +130,9 @@ def _model(stream: "StreamScorer") -> dict[str, Any]:
         "scaler": known.scaler.to_dict(),
         "fill": known.fill,
     }
+
+
+def _score(stream: "StreamScorer") -> dict[str, Any]:
+    """What the memory of a score depends on."""
+    scorer = stream.scorer
+    return {**scorer.config.to_dict(), "delay": scorer.delay, "reasons": scorer.options.explain != "none"}

@@ -13,15 +13,16 @@ import numpy as np
 
 from at_infer.errors import ConfigError, DataError, OutputError
 from at_infer.live.lines import Block, Lines, Say
+from at_infer.live.reasons import reasons
 from at_infer.live.rows import MissingColumnError, Row, RowReader
 from at_infer.live.scorer import Pushed, StreamScorer
+from at_infer.scoring.columns import added_columns
 from at_infer.scoring.windows import Floats
 
 IDLE_S = 0.1  # how long a signal may have to wait when nothing comes in
 MOST_ROWS = 4096
 ROWS_TO_COMPARE, TOO_MANY = 1000, 5
 INFINITE = float("inf")
-ADDED = ("row", "score", "is_anomaly")
 
 
 @dataclass(slots=True)
@@ -56,8 +57,9 @@ class Watch:
         state: Path | None = None,
         state_interval_s: float = 60.0,
     ) -> None:
+        added = ("row", *added_columns(stream.scorer))
         for name in (reader.time_column, reader.series_column):
-            if name in ADDED:
+            if name in added:
                 raise ConfigError(f"column {name!r}: is the time or series column and a field of the output; rename it")
         if not 0 <= max_delay_s < float("inf"):
             raise ConfigError(f"max delay: {1000 * max_delay_s:g} ms is not a time to wait; give 0 or more")
@@ -177,7 +179,9 @@ class Watch:
         """A line for each row that is final; with a delay these came earlier."""
         tally = self.tally
         texts = []
-        for tag, score, is_anomaly in zip(pushed.tags, pushed.score.tolist(), pushed.is_anomaly.tolist(), strict=True):
+        why = reasons(self.stream.scorer, pushed)
+        verdicts = zip(pushed.tags, pushed.score.tolist(), pushed.is_anomaly.tolist(), strict=True)
+        for i, (tag, score, is_anomaly) in enumerate(verdicts):
             if tag is None:
                 continue
             tally.rows += 1
@@ -188,7 +192,8 @@ class Watch:
                 continue
             tally.scored += 1
             text = f"{score:.9g}" if abs(score) != INFINITE else "1e999"  # JSON has no name for infinity
-            texts.append(f'{head},"score":{text},"is_anomaly":{"true" if is_anomaly else "false"}}}\n')
+            reason = f",{json.dumps(why[i], separators=(',', ':'))[1:-1]}" if i in why else ""
+            texts.append(f'{head},"score":{text},"is_anomaly":{"true" if is_anomaly else "false"}{reason}}}\n')
         return "".join(texts).encode()
 
     def _compare_share(self) -> None:

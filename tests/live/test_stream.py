@@ -271,7 +271,7 @@ def test_series_and_times_must_be_as_many_as_the_rows():
     [
         ({"every": 0}, "every: 0 is too small"),
         ({"max_series": 0}, "max series: 0 is too small"),
-        ({"options": ScoreOptions(explain="top")}, "a stream has no explanations"),
+        ({"options": ScoreOptions(explain="top")}, "first.column has no output reconstruction"),
         ({"options": ScoreOptions(stride=2)}, "leave `stride` out"),
         ({"options": ScoreOptions(smooth=2)}, "give a number as threshold"),
     ],
@@ -394,6 +394,12 @@ def test_a_state_goes_from_one_engine_of_a_checkpoint_to_another(tmp_path):
 def test_the_state_of_another_score_is_refused(tmp_path):
     path = saved(tmp_path, options=ScoreOptions(smooth=3, threshold=1.0))
     with pytest.raises(ConfigError, match=r"state: was kept with smooth 3, not 1; give the same"):
+        StreamScorer(FirstColumn()).load(path)
+
+
+def test_the_state_of_another_delay_is_refused(tmp_path):
+    path = saved(tmp_path, options=ScoreOptions(threshold=1.0), delay=2)
+    with pytest.raises(ConfigError, match=r"state: was kept with delay 2, not 0; give the same"):
         StreamScorer(FirstColumn()).load(path)
 
 
