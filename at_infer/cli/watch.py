@@ -3,9 +3,10 @@
 import os
 import signal
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -34,9 +35,11 @@ from at_infer.errors import ConfigError, OutputError
 from at_infer.interrupt import Interrupt
 
 if TYPE_CHECKING:
-    from at_infer.live.lines import Lines
+    from at_infer.live.lines import Lines, Position
     from at_infer.live.scorer import StreamScorer
-    from at_infer.live.watch import Tally
+    from at_infer.live.tally import Tally
+
+ALERTS = "Incidents and metrics"
 
 
 def watch(
@@ -117,6 +120,14 @@ def watch(
         float,
         typer.Option(help="Seconds between writes of the state; it is also written at the end.", rich_help_panel=RUN),
     ] = 60.0,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            help="Serve OpenMetrics text (Prometheus) over HTTP at /metrics; without HOST only to this machine.",
+            metavar="[HOST]:PORT",
+            rich_help_panel=ALERTS,
+        ),
+    ] = None,
 ) -> None:
     """Score rows as they arrive, from stdin or from a growing file.
 
@@ -134,9 +145,13 @@ def watch(
         raise ConfigError("from end: needs --follow; stdin is always read from its start")
     if not state_interval >= 0:
         raise ConfigError(f"state interval: {state_interval:g} s is negative or not a number; give 0 or more")
-    with _Stop() as stop:
+    with _Stop() as stop, ExitStack() as stack:
+        from at_infer.live.kept import Kept
+        from at_infer.live.metrics import Metrics
+        from at_infer.live.metrics_server import MetricsServer
         from at_infer.live.rows import RowReader
         from at_infer.live.scorer import StreamScorer
+        from at_infer.live.tally import Tally
         from at_infer.live.watch import Watch
         from at_infer.output import check_writable
         from at_infer.scoring.options import EngineOptions, InputOptions, ScoreOptions
@@ -157,43 +172,50 @@ def watch(
             time_column=time_column, no_time=no_time, series_column=series_column, one_series=one_series
         )
         engine_options = EngineOptions(provider=provider, threads=threads, batch_size=batch_size)
-        with StreamScorer(engine, options, engine_options, every=every, max_series=max_series) as stream:
-            for note in stream.scorer.notes:
-                say(f"note: {note}")
-            columns = input_options.columns(stream.metadata)
-            reader = RowReader(
-                columns.features,
-                time_column=columns.time_column,
-                series_column=columns.series_column,
-                format=format_,
-                header=None if header is None else [name.strip() for name in header.split(",")],
-            )
-            kept: dict[str, Any] = {}
-            if state is not None:
-                check_writable(state, overwrite=True, inputs=[engine, follow], say=say)
-                kept = stream.load(state) if state.exists() else {}
-            with _lines(follow, kept.get("position"), from_end=from_end) as lines:
-                loop = Watch(
-                    lines,
-                    reader,
-                    stream,
-                    sys.stdout.buffer,
-                    say,
-                    max_delay_s=max_delay_ms / 1000,
-                    expected_share=stream.scorer.chosen.ratio,
-                    first_row=kept.get("row", 0),
-                    state=state,
-                    state_interval_s=state_interval,
-                )
-                try:
-                    loop.run(lambda: stop.requested)
-                except BrokenPipeError:
-                    _forget_stdout()
-                    return
-                except OutputError:
-                    _forget_stdout()
-                    raise
-            summary = _text(loop.tally, stream)
+        stream = stack.enter_context(StreamScorer(engine, options, engine_options, every=every, max_series=max_series))
+        for note in stream.scorer.notes:
+            say(f"note: {note}")
+        columns = input_options.columns(stream.metadata)
+        reader = RowReader(
+            columns.features,
+            time_column=columns.time_column,
+            series_column=columns.series_column,
+            format=format_,
+            header=None if header is None else [name.strip() for name in header.split(",")],
+        )
+        kept = Kept()
+        if state is not None:
+            check_writable(state, overwrite=True, inputs=[engine, follow], say=say)
+            kept = Kept.from_dict(stream.load(state)) if state.exists() else kept
+        tally = Tally()
+        seen = Metrics(tally, stream)
+        if metrics is not None:
+            server = stack.enter_context(MetricsServer(seen, metrics))
+            say(f"metrics: {server.url}")
+        lines = stack.enter_context(_lines(follow, kept.position, from_end=from_end))
+        loop = Watch(
+            lines,
+            reader,
+            stream,
+            sys.stdout.buffer,
+            say,
+            max_delay_s=max_delay_ms / 1000,
+            expected_share=stream.scorer.chosen.ratio,
+            first_row=kept.row,
+            state=state,
+            state_interval_s=state_interval,
+            tally=tally,
+            metrics=None if metrics is None else seen,
+        )
+        try:
+            loop.run(lambda: stop.requested)
+        except BrokenPipeError:
+            _forget_stdout()
+            return
+        except OutputError:
+            _forget_stdout()
+            raise
+        summary = _text(tally, stream)
     if stop.number == signal.SIGINT:
         raise KeyboardInterrupt(summary)
     say(summary)
@@ -209,7 +231,7 @@ class _Stop(Interrupt):
         super()._handle(number, frame)
 
 
-def _lines(follow: Path | None, position: dict[str, Any] | None, *, from_end: bool) -> "Lines":
+def _lines(follow: Path | None, position: "Position | None", *, from_end: bool) -> "Lines":
     from at_infer.live.lines import FollowedLines, PipedLines
 
     if follow is None:

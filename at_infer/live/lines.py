@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from at_infer.errors import DataError
 
@@ -32,6 +32,19 @@ class Block:
     """First line of the file, if this is the first block of it that is read and begins further down."""
 
 
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where to go on in a file after a restart."""
+
+    inode: int
+    head: tuple[int, int]
+    """Length of the file's start that is compared, and its checksum."""
+    offset: int
+    """Of the first line that was not given out."""
+    lines: int
+    """Given out so far."""
+
+
 class Lines(Protocol):
     """A source of lines."""
 
@@ -41,8 +54,8 @@ class Lines(Protocol):
     def read(self, timeout_s: float) -> Block | None:
         """The next lines, none if none came in time; None at the end."""
 
-    def position(self) -> dict[str, Any] | None:
-        """Where to go on after a restart, as JSON values; None if there is no going back."""
+    def position(self) -> Position | None:
+        """Where to go on after a restart; None if there is no going back."""
 
     def close(self) -> None:
         """Close what was opened."""
@@ -131,7 +144,7 @@ class FollowedLines:
     A file that is renamed is read to its end before the new one. A file that shrinks is read from its start.
     """
 
-    def __init__(self, path: Path, *, position: dict[str, Any] | None, from_end: bool, say: Say) -> None:
+    def __init__(self, path: Path, *, position: Position | None, from_end: bool, say: Say) -> None:
         self.path, self.name, self.say = path, str(path), say
         self._cutter = _Cutter()
         self._header: bytes | None = None
@@ -159,15 +172,15 @@ class FollowedLines:
             if not data:
                 time.sleep(min(POLL_S, left))
 
-    def position(self) -> dict[str, Any]:
+    def position(self) -> Position:
         """File and place of the first line that was not given out."""
         length = min(self._cutter.offset, HEAD_BYTES)
-        return {
-            "inode": os.fstat(self.fd).st_ino,
-            "head": [length, zlib.crc32(os.pread(self.fd, length, 0))],
-            "offset": self._cutter.offset,
-            "lines": self._cutter.lines,
-        }
+        return Position(
+            inode=os.fstat(self.fd).st_ino,
+            head=(length, zlib.crc32(os.pread(self.fd, length, 0))),
+            offset=self._cutter.offset,
+            lines=self._cutter.lines,
+        )
 
     def close(self) -> None:
         """Close the file."""
@@ -217,26 +230,26 @@ class FollowedLines:
         self.fd, self._cutter = fresh, _Cutter()
         return last
 
-    def _go_on(self, position: dict[str, Any]) -> None:
+    def _go_on(self, position: Position) -> None:
         """Find the file that was followed, under its name or as one of its neighbours, and the place in it."""
         candidates = [self.path]
         with suppress(OSError):
-            candidates += [p for p in self.path.parent.iterdir() if p.stat().st_ino == position["inode"]]
+            candidates += [p for p in self.path.parent.iterdir() if p.stat().st_ino == position.inode]
         for path in candidates:
             with suppress(DataError):
                 fd = self._open(path)
                 if self._is_file_of(fd, position):
                     os.close(self.fd)
                     self.fd = fd
-                    self._start_at(position["lines"], position["offset"])
+                    self._start_at(position.lines, position.offset)
                     return
                 os.close(fd)
         self.say(f"{self.path}: is another file than the state was kept for; reading it from its start")
 
-    def _is_file_of(self, fd: int, position: dict[str, Any]) -> bool:
-        length, crc = position["head"]
+    def _is_file_of(self, fd: int, position: Position) -> bool:
+        length, crc = position.head
         found = os.fstat(fd)
-        same = found.st_ino == position["inode"] and found.st_size >= position["offset"]
+        same = found.st_ino == position.inode and found.st_size >= position.offset
         return bool(same and zlib.crc32(os.pread(fd, length, 0)) == crc)
 
     def _skip_to_end(self) -> None:

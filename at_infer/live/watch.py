@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -12,10 +11,13 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from at_infer.errors import ConfigError, DataError, OutputError
+from at_infer.live.kept import Kept
 from at_infer.live.lines import Block, Lines, Say
+from at_infer.live.metrics import Metrics
 from at_infer.live.reasons import reasons
 from at_infer.live.rows import MissingColumnError, Row, RowReader
 from at_infer.live.scorer import Pushed, StreamScorer
+from at_infer.live.tally import Tally
 from at_infer.scoring.columns import added_columns
 from at_infer.scoring.windows import Floats
 
@@ -23,17 +25,6 @@ IDLE_S = 0.1  # how long a signal may have to wait when nothing comes in
 MOST_ROWS = 4096
 ROWS_TO_COMPARE, TOO_MANY = 1000, 5
 INFINITE = float("inf")
-
-
-@dataclass(slots=True)
-class Tally:
-    """What went through."""
-
-    rows: int = 0
-    scored: int = 0
-    anomalies: int = 0
-    bad_lines: int = 0
-    dropped_series: int = 0
 
 
 class Watch:
@@ -56,6 +47,8 @@ class Watch:
         first_row: int = 0,
         state: Path | None = None,
         state_interval_s: float = 60.0,
+        tally: Tally | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         added = ("row", *added_columns(stream.scorer))
         for name in (reader.time_column, reader.series_column):
@@ -70,7 +63,7 @@ class Watch:
             state,
             state_interval_s,
         )
-        self.tally = Tally()
+        self.tally, self.metrics = tally or Tally(), metrics
         self.row = first_row
         """Number of the next row; bad ones count, so that it finds its line again."""
         self.pending = _Pending(min(stream.batch_size * stream.every, MOST_ROWS), stream.metadata.model.features)
@@ -108,7 +101,8 @@ class Watch:
         """Keep the state, if asked to; nothing may be pending."""
         self._saved_at = time.monotonic()
         if self.state is not None:
-            self.stream.save(self.state, {"row": self.row, "position": self.lines.position()})
+            kept = Kept(row=self.row, position=self.lines.position())
+            self.stream.save(self.state, kept.to_dict())
 
     def _wait_s(self) -> float:
         if not self.pending.rows:
@@ -163,6 +157,10 @@ class Watch:
         self._compare_share()
         pending.clear()
         self._write(answer)
+        if self.metrics is not None:
+            latency_s = time.monotonic() - pending.since
+            by_series = reader.series_column is not None
+            self.metrics.answer(self.stream, pushed, by_series=by_series, latency_s=latency_s)
 
     def _write(self, answer: bytes) -> None:
         if not answer:

@@ -1,0 +1,29 @@
+"""What the loop of `at-infer watch` keeps in a state file, beside the series of its stream."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from at_infer.live.lines import Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """JSON values with names."""
+
+    row: int = 0
+    """Number of the next row."""
+    position: Position | None = None
+    """Of a file that is followed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """A plain dict of JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The reverse of `to_dict`; what earlier versions of at-infer did not keep has its default."""
+        place = values.get("position")
+        return cls(
+            row=values.get("row", 0),
+            position=None if place is None else Position(**place | {"head": tuple(place["head"])}),
+        )
