@@ -1,0 +1,66 @@
+"""What is told about an incident: one line of JSON, a message for Slack, an alert for Alertmanager."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from at_infer.incidents.incident import Incident, as_seconds
+from at_infer.incidents.tracker import Event
+
+NoticeFormat = Literal["json", "slack", "alertmanager"]
+ALERT_LASTS = timedelta(days=7)
+"""Alertmanager resolves an alert by itself; nobody repeats one that is open, so it must last."""
+
+
+def notice(event: Event) -> dict[str, Any]:
+    """The event as JSON values: its kind, and the incident as it is at this moment."""
+    return {"event": event.kind, **event.incident.as_json()}
+
+
+def notice_line(event: Event) -> bytes:
+    """The same as one line."""
+    return json.dumps(notice(event), separators=(",", ":")).encode() + b"\n"
+
+
+def sentence(event: Event) -> str:
+    """For people."""
+    one = event.incident
+    where = f" on {one.series}" if one.series else ""
+    what = {"opened": "opened", "worse": "got worse", "closed": "is over"}[event.kind]
+    how_long = f"from {one.begin} to {one.end} ({one.rows} rows)" if event.kind == "closed" else f"since {one.begin}"
+    why = "".join(f", {text}" for text in _causes(one))
+    return f"Incident {one.id}{where} {what}: {one.ratio:.2f} times the threshold {how_long}{why}"
+
+
+def slack_message(event: Event) -> dict[str, Any]:
+    """For an incoming webhook of Slack, or of what imitates it (Mattermost, Rocket.Chat)."""
+    text = sentence(event).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return {"text": text}
+
+
+def alertmanager_alerts(event: Event) -> list[dict[str, Any]]:
+    """For `/api/v2/alerts`. Labels say which alert it is, so they are the same from the opening to the end."""
+    one, now = event.incident, datetime.now(UTC)
+    seconds = as_seconds(one.begin)
+    begin = now if seconds is None else min(now, datetime.fromtimestamp(seconds, UTC))
+    labels = {"alertname": "AtInferIncident", "incident": one.id, "series": one.series}
+    return [
+        {
+            "labels": {name: text for name, text in labels.items() if text},
+            "annotations": {"summary": sentence(event), "incident": json.dumps(one.as_json())},
+            "startsAt": begin.isoformat(),
+            "endsAt": (now if event.kind == "closed" else now + ALERT_LASTS).isoformat(),
+        }
+    ]
+
+
+FORMATS: dict[NoticeFormat, Callable[[Event], Any]] = {
+    "json": notice,
+    "slack": slack_message,
+    "alertmanager": alertmanager_alerts,
+}
+
+
+def _causes(one: Incident) -> list[str]:
+    return [f"{cause.feature}{f' ({cause.view})' if cause.view else ''} {cause.share:.0%}" for cause in one.causes[:3]]
