@@ -13,7 +13,6 @@ from at_infer.cli.scoring_options import (
     SCORE,
     Delay,
     EnginePath,
-    Explain,
     LevelOption,
     Mode,
     NormaliseErrors,
@@ -88,7 +87,10 @@ def score(
     normalise_errors: NormaliseErrors = None,
     level: LevelOption = None,
     delay: Delay = None,
-    explain: Explain = "none",
+    explain: Annotated[
+        Literal["none", "top", "all"],
+        typer.Option(help="top: the feature with the largest error; all: every error.", rich_help_panel=SCORE),
+    ] = "none",
     provider: Provider = "cpu",
     batch_size: Annotated[
         int | None,

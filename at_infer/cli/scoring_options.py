@@ -61,13 +61,6 @@ Delay = Annotated[
         rich_help_panel=SCORE,
     ),
 ]
-Explain = Annotated[
-    Literal["none", "top", "all"],
-    typer.Option(
-        help="top: feature to blame, share and view; all: also every error. In watch: of flagged rows only.",
-        rich_help_panel=SCORE,
-    ),
-]
 Provider = Annotated[config.Provider, typer.Option(help="Where ONNX Runtime runs.", rich_help_panel=ENGINE)]
 Threads = Annotated[int | None, typer.Option(help="CPU threads of the engine. Default: all.", rich_help_panel=ENGINE)]
 

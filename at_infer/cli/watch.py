@@ -17,7 +17,6 @@ from at_infer.cli.scoring_options import (
     SCORE,
     Delay,
     EnginePath,
-    Explain,
     LevelOption,
     Mode,
     NormaliseErrors,
@@ -35,7 +34,9 @@ from at_infer.errors import ConfigError, OutputError
 from at_infer.interrupt import Interrupt
 
 if TYPE_CHECKING:
+    from at_infer.live.delivery import Delivery
     from at_infer.live.lines import Lines, Position
+    from at_infer.live.notices import NoticeFormat
     from at_infer.live.scorer import StreamScorer
     from at_infer.live.tally import Tally
 
@@ -89,7 +90,14 @@ def watch(
     normalise_errors: NormaliseErrors = None,
     level: LevelOption = None,
     delay: Delay = None,
-    explain: Explain = "none",
+    explain: Annotated[
+        Literal["none", "top", "all"] | None,
+        typer.Option(
+            help="Of flagged rows and incidents: top, the feature to blame; all, every error too.",
+            show_default="top if people are told of incidents, else none",
+            rich_help_panel=SCORE,
+        ),
+    ] = None,
     every: Annotated[
         int, typer.Option(help="Score every K-th row of a series.", metavar="K", rich_help_panel=SCORE)
     ] = 1,
@@ -120,6 +128,33 @@ def watch(
         float,
         typer.Option(help="Seconds between writes of the state; it is also written at the end.", rich_help_panel=RUN),
     ] = 60.0,
+    only: Annotated[
+        Literal["rows", "incidents"],
+        typer.Option(
+            help="incidents: a JSON line only when an incident opens, gets worse or closes.", rich_help_panel=ALERTS
+        ),
+    ] = "rows",
+    on_incident: Annotated[
+        str | None,
+        typer.Option(
+            help="Run this at each event of an incident, which it finds as a JSON line on its standard input.",
+            metavar="COMMAND",
+            rich_help_panel=ALERTS,
+        ),
+    ] = None,
+    webhook: Annotated[
+        str | None,
+        typer.Option(
+            help="Post each event of an incident to this URL, and try again if that fails.",
+            metavar="URL",
+            envvar="AT_INFER_WEBHOOK",
+            rich_help_panel=ALERTS,
+        ),
+    ] = None,
+    webhook_format: Annotated[
+        Literal["json", "slack", "alertmanager"],
+        typer.Option(help="What the webhook expects.", rich_help_panel=ALERTS),
+    ] = "json",
     metrics: Annotated[
         str | None,
         typer.Option(
@@ -140,12 +175,16 @@ def watch(
       tail -F sensors.jsonl | at-infer watch --engine model.onnx --state watch.state
 
       at-infer watch --engine model.onnx --follow sensors.csv --series-column machine --max-delay-ms 50
+
+      at-infer watch --engine model.onnx --follow sensors.jsonl --only incidents --metrics :9464 --state watch.state
     """
     if from_end and follow is None:
         raise ConfigError("from end: needs --follow; stdin is always read from its start")
     if not state_interval >= 0:
         raise ConfigError(f"state interval: {state_interval:g} s is negative or not a number; give 0 or more")
+    told = only == "incidents" or on_incident is not None or webhook is not None
     with _Stop() as stop, ExitStack() as stack:
+        from at_infer.live.incidents import LiveIncidents, live_rules
         from at_infer.live.kept import Kept
         from at_infer.live.metrics import Metrics
         from at_infer.live.metrics_server import MetricsServer
@@ -166,7 +205,7 @@ def watch(
             threshold=number_or_auto(threshold),
             ratio=ratio,
             align="last",
-            explain=explain,
+            explain=explain or ("top" if told else "none"),
         )
         input_options = InputOptions(
             time_column=time_column, no_time=no_time, series_column=series_column, one_series=one_series
@@ -192,6 +231,11 @@ def watch(
         if metrics is not None:
             server = stack.enter_context(MetricsServer(seen, metrics))
             say(f"metrics: {server.url}")
+        incidents = None
+        if told or metrics is not None:
+            deliveries = _deliveries(on_incident, webhook, webhook_format, tally)
+            incidents = stack.enter_context(LiveIncidents(stream, live_rules(stream.scorer), tally, deliveries))
+            incidents.recall(kept.incidents)
         lines = stack.enter_context(_lines(follow, kept.position, from_end=from_end))
         loop = Watch(
             lines,
@@ -206,6 +250,8 @@ def watch(
             state_interval_s=state_interval,
             tally=tally,
             metrics=None if metrics is None else seen,
+            incidents=incidents,
+            only=only,
         )
         try:
             loop.run(lambda: stop.requested)
@@ -215,7 +261,7 @@ def watch(
         except OutputError:
             _forget_stdout()
             raise
-        summary = _text(tally, stream)
+        summary = _text(tally, stream, incidents is not None)
     if stop.number == signal.SIGINT:
         raise KeyboardInterrupt(summary)
     say(summary)
@@ -241,14 +287,25 @@ def _lines(follow: Path | None, position: "Position | None", *, from_end: bool) 
     return FollowedLines(follow, position=position, from_end=from_end, say=say)
 
 
+def _deliveries(on_incident: str | None, webhook: str | None, form: "NoticeFormat", tally: "Tally") -> list["Delivery"]:
+    from at_infer.live.delivery import Delivery, Way
+    from at_infer.live.ways import Command, Webhook
+
+    ways: list[Way] = [] if on_incident is None else [Command(on_incident)]
+    if webhook is not None:
+        ways.append(Webhook(webhook, form))
+    return [Delivery(way, tally, say) for way in ways]
+
+
 def _forget_stdout() -> None:
     """Nobody reads on; what is still buffered must not be tried again when Python ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _text(tally: "Tally", stream: "StreamScorer") -> str:
+def _text(tally: "Tally", stream: "StreamScorer", incidents: bool) -> str:
     dropped = f", {tally.dropped_series} dropped" if tally.dropped_series else ""
+    found = f", {tally.events['opened']} incidents ({tally.incidents_open} open)" if incidents else ""
     return (
         f"{tally.rows} rows of {len(stream.series)} series{dropped}: {tally.scored} scored, "
-        f"{tally.anomalies} anomalous, {tally.bad_lines} bad lines; threshold {stream.threshold:.4g}"
+        f"{tally.anomalies} anomalous{found}, {tally.bad_lines} bad lines; threshold {stream.threshold:.4g}"
     )

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from at_infer.live.incidents import KeptTracker
 from at_infer.live.lines import Position
 
 
@@ -14,6 +15,8 @@ class Kept:
     """Number of the next row."""
     position: Position | None = None
     """Of a file that is followed."""
+    incidents: tuple[KeptTracker, ...] = ()
+    """Of each series, if incidents are tracked."""
 
     def to_dict(self) -> dict[str, Any]:
         """A plain dict of JSON values."""
@@ -26,4 +29,5 @@ class Kept:
         return cls(
             row=values.get("row", 0),
             position=None if place is None else Position(**place | {"head": tuple(place["head"])}),
+            incidents=tuple(KeptTracker(**one) for one in values.get("incidents", ())),
         )

@@ -6,20 +6,26 @@ from collections.abc import Callable
 from contextlib import suppress
 from json.encoder import encode_basestring
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
 from at_infer.errors import ConfigError, DataError, OutputError
+from at_infer.incidents.tracker import Event
+from at_infer.live.incidents import LiveIncidents
 from at_infer.live.kept import Kept
 from at_infer.live.lines import Block, Lines, Say
 from at_infer.live.metrics import Metrics
+from at_infer.live.notices import notice_line
 from at_infer.live.reasons import reasons
 from at_infer.live.rows import MissingColumnError, Row, RowReader
 from at_infer.live.scorer import Pushed, StreamScorer
 from at_infer.live.tally import Tally
 from at_infer.scoring.columns import added_columns
 from at_infer.scoring.windows import Floats
+
+Only = Literal["rows", "incidents"]
+"""What is written: a line per row, or per event of an incident."""
 
 IDLE_S = 0.1  # how long a signal may have to wait when nothing comes in
 MOST_ROWS = 4096
@@ -49,6 +55,8 @@ class Watch:
         state_interval_s: float = 60.0,
         tally: Tally | None = None,
         metrics: Metrics | None = None,
+        incidents: LiveIncidents | None = None,
+        only: Only = "rows",
     ) -> None:
         added = ("row", *added_columns(stream.scorer))
         for name in (reader.time_column, reader.series_column):
@@ -63,7 +71,7 @@ class Watch:
             state,
             state_interval_s,
         )
-        self.tally, self.metrics = tally or Tally(), metrics
+        self.tally, self.metrics, self.incidents, self.only = tally or Tally(), metrics, incidents, only
         self.row = first_row
         """Number of the next row; bad ones count, so that it finds its line again."""
         self.pending = _Pending(min(stream.batch_size * stream.every, MOST_ROWS), stream.metadata.model.features)
@@ -91,7 +99,9 @@ class Watch:
                         self.say(f"{error}; going on without")
             self._score()
             if ended and self.state is None:
-                self._write(self._answer(self.stream.drain()))
+                self._finish(self.stream.drain())
+            if self.incidents is not None and self.state is None:
+                self._write_events(self.incidents.end())
         except BrokenPipeError:
             self.save()
             raise
@@ -101,7 +111,8 @@ class Watch:
         """Keep the state, if asked to; nothing may be pending."""
         self._saved_at = time.monotonic()
         if self.state is not None:
-            kept = Kept(row=self.row, position=self.lines.position())
+            incidents = () if self.incidents is None else tuple(self.incidents.remember())
+            kept = Kept(row=self.row, position=self.lines.position(), incidents=incidents)
             self.stream.save(self.state, kept.to_dict())
 
     def _wait_s(self) -> float:
@@ -153,14 +164,26 @@ class Watch:
             self._bad(pending.lines[i], series + what)
         if pushed.dropped:
             self._say_dropped(pushed)
-        answer = self._answer(pushed)
-        self._compare_share()
         pending.clear()
-        self._write(answer)
+        self._finish(pushed)
+        self._compare_share()
         if self.metrics is not None:
             latency_s = time.monotonic() - pending.since
             by_series = reader.series_column is not None
             self.metrics.answer(self.stream, pushed, by_series=by_series, latency_s=latency_s)
+
+    def _finish(self, pushed: Pushed) -> None:
+        """Rows that are final: their lines, then what they say of incidents."""
+        answer = self._answer(pushed)
+        if self.only == "rows":
+            self._write(answer)
+        if self.incidents is not None:
+            by_series, by_time = self.reader.series_column is not None, self.reader.time_column is not None
+            self._write_events(self.incidents.add(pushed, by_series=by_series, by_time=by_time))
+
+    def _write_events(self, events: list[Event]) -> None:
+        if self.only == "incidents":
+            self._write(b"".join(map(notice_line, events)))
 
     def _write(self, answer: bytes) -> None:
         if not answer:
