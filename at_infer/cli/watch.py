@@ -3,7 +3,10 @@
 import os
 import signal
 import sys
-from contextlib import ExitStack
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from at_infer.live.delivery import Delivery
     from at_infer.live.lines import Lines, Position
     from at_infer.live.notices import NoticeFormat
+    from at_infer.live.reload import Reloader
     from at_infer.live.scorer import StreamScorer
     from at_infer.live.tally import Tally
 
@@ -128,6 +132,14 @@ def watch(
         float,
         typer.Option(help="Seconds between writes of the state; it is also written at the end.", rich_help_panel=RUN),
     ] = 60.0,
+    reload: Annotated[
+        bool,
+        typer.Option(
+            "--reload",
+            help="Replace the engine when its file changes, as SIGHUP does; rows, scores and incidents go on.",
+            rich_help_panel=RUN,
+        ),
+    ] = False,
     only: Annotated[
         Literal["rows", "incidents"],
         typer.Option(
@@ -188,6 +200,7 @@ def watch(
         from at_infer.live.kept import Kept
         from at_infer.live.metrics import Metrics
         from at_infer.live.metrics_server import MetricsServer
+        from at_infer.live.reload import Reloader
         from at_infer.live.rows import RowReader
         from at_infer.live.scorer import StreamScorer
         from at_infer.live.tally import Tally
@@ -211,7 +224,9 @@ def watch(
             time_column=time_column, no_time=no_time, series_column=series_column, one_series=one_series
         )
         engine_options = EngineOptions(provider=provider, threads=threads, batch_size=batch_size)
-        stream = stack.enter_context(StreamScorer(engine, options, engine_options, every=every, max_series=max_series))
+        open_stream = partial(StreamScorer, engine, options, engine_options, every=every, max_series=max_series)
+        stream, loop = open_stream(), None
+        stack.callback(lambda: (stream if loop is None else loop.stream).close())  # it may be another by then
         for note in stream.scorer.notes:
             say(f"note: {note}")
         columns = input_options.columns(stream.metadata)
@@ -237,6 +252,8 @@ def watch(
             incidents = stack.enter_context(LiveIncidents(stream, live_rules(stream.scorer), tally, deliveries))
             incidents.recall(kept.incidents)
         lines = stack.enter_context(_lines(follow, kept.position, from_end=from_end))
+        reloader = Reloader(engine, open_stream, tally, _say, input_options=input_options, follow_file=reload)
+        stack.enter_context(_hangup(reloader))
         loop = Watch(
             lines,
             reader,
@@ -252,6 +269,7 @@ def watch(
             metrics=None if metrics is None else seen,
             incidents=incidents,
             only=only,
+            reloader=reloader,
         )
         try:
             loop.run(lambda: stop.requested)
@@ -261,7 +279,7 @@ def watch(
         except OutputError:
             _forget_stdout()
             raise
-        summary = _text(tally, stream, incidents is not None)
+        summary = _text(tally, loop.stream, incidents is not None)
     if stop.number == signal.SIGINT:
         raise KeyboardInterrupt(summary)
     say(summary)
@@ -275,6 +293,23 @@ class _Stop(Interrupt):
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.number = number
         super()._handle(number, frame)
+
+
+@contextmanager
+def _hangup(reloader: "Reloader") -> Iterator[None]:
+    """SIGHUP asks for the engine to be opened again."""
+
+    def request(_number: int, _frame: FrameType | None) -> None:
+        reloader.requested = True
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGHUP, request)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, previous)
 
 
 def _lines(follow: Path | None, position: "Position | None", *, from_end: bool) -> "Lines":

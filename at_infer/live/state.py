@@ -28,8 +28,7 @@ def save_state(path: Path, stream: "StreamScorer", extra: dict[str, Any]) -> Non
         raise DataError(f"{path}: cannot keep a series named {odd!r}; name series by texts or numbers")
     head = {
         "at_infer_stream": FORMAT,
-        "model": _model(stream),
-        "score": _score(stream),
+        **memory_of(stream),
         "series": [_describe(name, known) for name, known in stream.series.items()],
         "extra": extra,
     }
@@ -130,6 +129,11 @@ def _model(stream: "StreamScorer") -> dict[str, Any]:
         "scaler": known.scaler.to_dict(),
         "fill": known.fill,
     }
+
+
+def memory_of(stream: "StreamScorer") -> dict[str, Any]:
+    """What must be the same for a stream to go on from the memory of another."""
+    return {"model": _model(stream), "score": _score(stream)}
 
 
 def _score(stream: "StreamScorer") -> dict[str, Any]:

@@ -12,23 +12,23 @@ import numpy as np
 
 from at_infer.errors import ConfigError, DataError, OutputError
 from at_infer.incidents.tracker import Event
-from at_infer.live.incidents import LiveIncidents
+from at_infer.live.incidents import LiveIncidents, live_rules
 from at_infer.live.kept import Kept
 from at_infer.live.lines import Block, Lines, Say
 from at_infer.live.metrics import Metrics
 from at_infer.live.notices import notice_line
+from at_infer.live.pending import Pending
 from at_infer.live.reasons import reasons
-from at_infer.live.rows import MissingColumnError, Row, RowReader
+from at_infer.live.reload import Reloader, hand_over
+from at_infer.live.rows import MissingColumnError, RowReader
 from at_infer.live.scorer import Pushed, StreamScorer
 from at_infer.live.tally import Tally
 from at_infer.scoring.columns import added_columns
-from at_infer.scoring.windows import Floats
 
 Only = Literal["rows", "incidents"]
 """What is written: a line per row, or per event of an incident."""
 
 IDLE_S = 0.1  # how long a signal may have to wait when nothing comes in
-MOST_ROWS = 4096
 ROWS_TO_COMPARE, TOO_MANY = 1000, 5
 INFINITE = float("inf")
 
@@ -57,6 +57,7 @@ class Watch:
         metrics: Metrics | None = None,
         incidents: LiveIncidents | None = None,
         only: Only = "rows",
+        reloader: Reloader | None = None,
     ) -> None:
         added = ("row", *added_columns(stream.scorer))
         for name in (reader.time_column, reader.series_column):
@@ -72,9 +73,10 @@ class Watch:
             state_interval_s,
         )
         self.tally, self.metrics, self.incidents, self.only = tally or Tally(), metrics, incidents, only
+        self.reloader = reloader
         self.row = first_row
         """Number of the next row; bad ones count, so that it finds its line again."""
-        self.pending = _Pending(min(stream.batch_size * stream.every, MOST_ROWS), stream.metadata.model.features)
+        self.pending = Pending.of(stream)
         self._saved_at = time.monotonic()
         names = [key for key in (reader.series_column, reader.time_column) if key is not None]
         self._head = '{"row":%d' + "".join(f",{_json(name).replace('%', '%%')}:%s" for name in names)
@@ -91,6 +93,8 @@ class Watch:
                 self._take(block)
                 if self.pending.rows and time.monotonic() >= self.pending.since + self.max_delay_s:
                     self._score()
+                if self.reloader is not None and self.reloader.is_due():
+                    self._reload(self.reloader)
                 if self.state is not None and time.monotonic() >= self._saved_at + self.state_interval_s:
                     self._score()
                     try:
@@ -114,6 +118,25 @@ class Watch:
             incidents = () if self.incidents is None else tuple(self.incidents.remember())
             kept = Kept(row=self.row, position=self.lines.position(), incidents=incidents)
             self.stream.save(self.state, kept.to_dict())
+
+    def _reload(self, reloader: Reloader) -> None:
+        """Another engine goes on where this one is."""
+        self._score()
+        old, new = self.stream, reloader.replacement(self.stream)
+        if new is None:
+            return
+        final, what = hand_over(old, new)
+        self._finish(final)
+        old.close()
+        self.stream, self.pending = new, Pending.of(new)
+        if self.metrics is not None:
+            self.metrics.use(new)
+        if self.incidents is not None:
+            self.incidents.use(new, live_rules(new.scorer))
+        self.say(
+            f"reload: {new.scorer.engine.path}: goes on with {len(new.series)} series, threshold {old.threshold:.4g} "
+            f"-> {new.threshold:.4g}; handed over: {what}"
+        )
 
     def _wait_s(self) -> float:
         if not self.pending.rows:
@@ -250,46 +273,6 @@ class Watch:
             f"series {pushed.dropped[0]!r}{more}: dropped, least recently seen of more than "
             f"{self.stream.max_series}; it begins again if it comes back; raise `max_series` to keep more"
         )
-
-
-class _Pending:
-    """Rows that wait for the engine."""
-
-    def __init__(self, capacity: int, features: int) -> None:
-        self.values: Floats = np.empty((capacity, features), np.float32)
-        self.since = 0.0
-        """When the first of them came."""
-        self.rows: list[int] = []
-        self.lines: list[int] = []
-        self.series: list[Any] = []
-        self.times: list[Any] = []
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.rows) == len(self.values)
-
-    def add(self, row: Row, line: int, number: int) -> None:
-        """Take a row in."""
-        try:
-            self.values[len(self.rows)] = row.values  # None becomes NaN, too large for float32 infinity
-        except OverflowError:
-            raise DataError("a number is too large for float32") from None
-        if not self.rows:
-            self.since = time.monotonic()
-        self.rows.append(number)
-        self.lines.append(line)
-        self.series.append(row.series)
-        self.times.append(row.time)
-
-    def tags(self, reader: RowReader) -> list[tuple[Any, ...]]:
-        """What is written of each row beside its score: its number and its keys."""
-        keys = ((reader.series_column, self.series), (reader.time_column, self.times))
-        return list(zip(self.rows, *(values for name, values in keys if name is not None), strict=True))
-
-    def clear(self) -> None:
-        """They are through."""
-        for values in (self.rows, self.lines, self.series, self.times):
-            values.clear()
 
 
 def _json(value: Any) -> str:

@@ -58,6 +58,20 @@ class SeriesState:
         own = "finisher."
         self.finisher.recall({name.removeprefix(own): v for name, v in kept.items() if name.startswith(own)})
 
+    def go_on_behind(self, kept: dict[str, Any], most: int) -> int:
+        """Begin with the last rows, fewer than a window, of what `remember` gave under another engine.
+
+        They are known but have no scores. Returns how many of them, answered though they are, come out again.
+        """
+        rows: Floats = kept["buffer"][-most:]
+        self.rows, self.buffer, self.bad = len(rows), rows.copy(), np.zeros(len(rows), np.bool_)
+        if self.rows:
+            self.filler.last = self.buffer[-1].copy()
+        assert isinstance(self.merger, LastOfWindow), "only rows that are scored one by one have a memory"
+        self.merger.done = max(0, self.rows - self.merger.delay)
+        self.finisher.add(np.full((self.merger.done, self.merger.tail.shape[1]), np.nan, np.float32))
+        return self.rows - self.merger.done
+
 
 class ScoredRows(NamedTuple):
     """Consecutive rows of one series whose scores are final."""
