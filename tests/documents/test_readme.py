@@ -128,7 +128,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_named_in_the_text_exist(page: Path) -> None:
     folders = "at_infer|training|export|benchmarks|tests|docs|examples"
-    for path in re.findall(rf"^((?:{folders})/[\w./]*)", inline_code(page), flags=re.MULTILINE):
+    for path in re.findall(rf"^((?:{folders})/[\w./-]*)", inline_code(page), flags=re.MULTILINE):
         assert (ROOT / path).exists(), f"{page.name}: {path}"
 
 
