@@ -12,7 +12,7 @@ def printable(text: str) -> str:
 
 def say(text: str) -> None:
     """A message, on stderr; parameters are named as options."""
-    print(printable(in_options(text)), file=sys.stderr, flush=True)
+    print(f"{printable(in_options(text))}\n", end="", file=sys.stderr, flush=True)  # in one piece: threads speak too
 
 
 def show(text: str) -> None:

@@ -252,7 +252,7 @@ def watch(
             incidents = stack.enter_context(LiveIncidents(stream, live_rules(stream.scorer), tally, deliveries))
             incidents.recall(kept.incidents)
         lines = stack.enter_context(_lines(follow, kept.position, from_end=from_end))
-        reloader = Reloader(engine, open_stream, tally, _say, input_options=input_options, follow_file=reload)
+        reloader = Reloader(engine, open_stream, tally, say, input_options=input_options, follow_file=reload)
         stack.enter_context(_hangup(reloader))
         loop = Watch(
             lines,
