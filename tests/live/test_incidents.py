@@ -96,7 +96,7 @@ def test_a_state_of_before_incidents_were_tracked_has_none():
 # The command
 
 
-def shaken(first: int, last: int, *, count: int = 8 * WINDOW) -> pl.DataFrame:
+def shaken(first: int, last: int, *, count: int = 16 * WINDOW) -> pl.DataFrame:
     """One series, some of whose rows are far from anything known."""
     frame = rows(count, t=list(range(count)), s=["pump 7"] * count)
     far = pl.when(pl.col("t").is_between(first, last - 1)).then(40.0).otherwise(0.0).cast(pl.Float32)
