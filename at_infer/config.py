@@ -185,6 +185,12 @@ class ScoreConfig(Config):
         return ErrorKind(centred=self.mode == "centred", normalised=self.normalise_errors)
 
 
+def check_temperature(mode: ScoreMode, temperature: float | None) -> None:
+    """A temperature that was asked for must have an effect."""
+    if temperature is not None and mode != "published":
+        raise ConfigError(f"temperature: mode {mode} does not use it; leave it out, or choose mode='published'")
+
+
 def head_rule(mode: ScoreMode, discrepancy: DiscrepancyConfig) -> HeadRule:
     """Mode `paper` always averages the heads first, mode `published` never; the others follow the training."""
     fixed: dict[ScoreMode, HeadRule] = {"paper": "paper", "published": "published"}

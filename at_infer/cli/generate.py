@@ -1,5 +1,6 @@
 """`at-infer generate`: synthetic data for the other commands."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -7,7 +8,7 @@ import typer
 
 from at_infer.cli.terminal import show
 from at_infer.errors import ConfigError, OutputError
-from at_infer.output import check_writable
+from at_infer.output import atomic_path, check_writable
 
 if TYPE_CHECKING:
     from at_infer.datasets import Family
@@ -81,13 +82,17 @@ def generate(
 
     names = np.array(["normal", *datasets.FAMILIES])
     first_timestamp = 0
-    for path, (part, data) in zip(paths, parts.items(), strict=True):
+    with ExitStack() as files:  # all three, or none
+        temporary = [files.enter_context(atomic_path(path)) for path in paths]
+        for target, (part, data) in zip(temporary, parts.items(), strict=True):
+            length, width = data.values.shape
+            columns: dict[str, Any] = {"timestamp": np.arange(first_timestamp, first_timestamp + length)}
+            columns |= {f"f{j:02}": data.values[:, j] for j in range(width)}
+            if part == "test":
+                columns |= {"label": data.labels, "family": names[data.family]}
+            write_table(target, columns)
+            first_timestamp += length
+    for path, data in zip(paths, parts.values(), strict=True):
         length, width = data.values.shape
-        columns: dict[str, Any] = {"timestamp": np.arange(first_timestamp, first_timestamp + length)}
-        columns |= {f"f{j:02}": data.values[:, j] for j in range(width)}
-        if part == "test":
-            columns |= {"label": data.labels, "family": names[data.family]}
-        write_table(path, columns)
         features_text = "1 feature" if width == 1 else f"{width} features"
         show(f"{path}: {length} rows, {features_text}, {data.labels.sum()} anomalous rows")
-        first_timestamp += length

@@ -23,6 +23,7 @@ from at_infer.config import (
     Strategy,
     TrainConfig,
     check_ratio,
+    check_temperature,
 )
 from at_infer.errors import MissingExtraError
 from at_infer.output import check_writable
@@ -321,6 +322,7 @@ def train(
         normalise_errors=usual.normalise_errors if normalise_errors is None else normalise_errors,
         level=usual.level if level is None else level,
     )
+    check_temperature(score_config.mode, temperature)
     where = str(check_device(device, train_config))
     train_config.discrepancy.check_layers(model_config.layers)
     with open_log(as_json=log_json) as log:

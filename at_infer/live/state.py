@@ -14,6 +14,7 @@ from at_infer.live.times import as_json, moment
 from at_infer.output import atomic_path
 from at_infer.scoring.series import SeriesState
 from at_infer.scoring.windows import Floats
+from at_infer.untrusted import MOST_JSON_BYTES, check_regular, load_json
 
 if TYPE_CHECKING:
     from at_infer.live.scorer import LiveSeries, StreamScorer
@@ -62,19 +63,20 @@ def _describe(name: Any, known: "LiveSeries") -> dict[str, Any]:
 
 def load_state(path: Path, stream: "StreamScorer") -> dict[str, Any]:
     """Replace what the stream remembers by what the file holds."""
+    check_regular(path, DataError)
     try:
         with path.open("rb") as file:
             return _load(path, file, stream)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, MemoryError):
         raise DataError(f"{path}: is damaged; remove it to start afresh") from None
 
 
 def _load(path: Path, file: BinaryIO, stream: "StreamScorer") -> dict[str, Any]:
-    line = file.readline()
+    line = file.readline(MOST_JSON_BYTES)
     try:
-        head = json.loads(line)
+        head = load_json(line)
         found = head["at_infer_stream"]
     except (ValueError, KeyError, TypeError):
         raise DataError(f"{path}: is not the state of a stream; remove it to start afresh") from None

@@ -1,12 +1,13 @@
 """Times of rows in a stream: numbers or ISO 8601, compared exactly, down to what datetime leaves out."""
 
-import math
 import re
+import sys
 from datetime import datetime
 from typing import NamedTuple
 
 from at_infer.errors import DataError
 from at_infer.tables.clock import NEEDED, seconds_of
+from at_infer.untrusted import shown
 
 Time = int | float | str | datetime
 """As a row carries it."""
@@ -29,7 +30,7 @@ def moment(time: object) -> Moment:
         return _from_text(time.strip())
     if isinstance(time, datetime):
         return Moment(_kind(time), time, 0)
-    if isinstance(time, bool) or not isinstance(time, int | float) or not math.isfinite(time):
+    if isinstance(time, bool) or not isinstance(time, int | float) or not _is_finite(time):
         raise DataError(f"time {_quoted(time)} is neither a number nor a date and time")
     return Moment("number", time, 0)
 
@@ -62,7 +63,7 @@ def _from_text(text: str) -> Moment:
             found = number(text)
         except ValueError:
             continue
-        if not math.isfinite(found):
+        if not _is_finite(found):
             break
         return Moment("number", found, 0)
     try:
@@ -73,10 +74,14 @@ def _from_text(text: str) -> Moment:
     return Moment(_kind(date_time), date_time, int(rest[1][:6].ljust(6, "0")) if rest else 0)
 
 
+def _is_finite(number: int | float) -> bool:
+    """An integer of hundreds of digits has no float to compare with."""
+    return abs(number) <= sys.float_info.max
+
+
 def _kind(time: datetime) -> str:
     return "time without zone" if time.utcoffset() is None else "time with zone"
 
 
 def _quoted(time: object) -> str:
-    text = repr(str(time) if isinstance(time, datetime) else time)
-    return text if len(text) <= 60 else f"{text[:60]}..."
+    return shown(str(time) if isinstance(time, datetime) else time)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from at_infer.config import ScoreConfig, head_rule, split_delay
+from at_infer.config import ScoreConfig, check_temperature, head_rule, split_delay
 from at_infer.engines import Engine, open_engine
 from at_infer.errors import ConfigError, DataError, EngineError
 from at_infer.models import fusion
@@ -247,6 +247,8 @@ class Scorer:
             if getattr(self.options, name) is not None
         }
         config = replace(self.metadata.score, **given)
+        if config.temperature != self.metadata.score.temperature:
+            check_temperature(config.mode, config.temperature)
         rule = head_rule(config.mode, self.metadata.discrepancy)
         if rule != self.metadata.discrepancy.head_rule:
             raise ConfigError(

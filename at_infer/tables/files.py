@@ -1,6 +1,7 @@
 """Input files: found by name, folder, glob or URL, opened, and read chunk by chunk."""
 
 import glob
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,6 +16,8 @@ from at_infer.errors import DataError
 CHUNK_CELLS = 1 << 20  # cells decoded at a time: 8 MB as float64, whatever the number of rows and columns
 AHEAD_CELLS = 1 << 23  # cells polars may decode before we take them: it reads ahead of a slow reader without end
 
+MOST_COLUMNS, MOST_HEADER_BYTES = 1 << 16, 1 << 24
+
 
 def source_files(source: str) -> list[Path | str]:
     """The files behind a file name, a folder or a glob, in name order; a URL is left to polars."""
@@ -28,8 +31,10 @@ def source_files(source: str) -> list[Path | str]:
             raise DataError(f"{source}: no *.parquet file in this folder")
     elif path.is_file():
         files = [path]
+    elif path.exists():
+        raise DataError(f"{source}: is not a regular file; copy what it holds into one")
     elif glob.has_magic(source):
-        files = [Path(name) for name in sorted(glob.glob(source, recursive=True)) if Path(name).is_file()]
+        files = _matching(path)
         if not files:
             raise DataError(f"{source}: no file matches this pattern")
     else:
@@ -40,6 +45,17 @@ def source_files(source: str) -> list[Path | str]:
         except UnicodeEncodeError:
             raise DataError(f"{file}: its name is not UTF-8, polars cannot open it; rename the file") from None
     return list(files)
+
+
+def _matching(pattern: Path) -> list[Path]:
+    """Files of a pattern; `**` does not follow links to folders, which may lead in circles."""
+    wanted = [part for part in pattern.parts if part.startswith(".") and part != ".."]
+    root = Path(pattern.anchor)
+    try:
+        found = sorted(file for file in root.glob(str(pattern.relative_to(root))) if file.is_file())
+    except (ValueError, NotImplementedError, re.error) as error:
+        raise DataError(f"{pattern}: is not a pattern that can be searched ({error})") from None
+    return [file for file in found if wanted or not _hidden(file.relative_to(root))]
 
 
 def _hidden(path: Path) -> bool:
@@ -63,6 +79,7 @@ class InputFile:
         """Look at schema and length; with `hive`, folders named key=value become columns (None: of a folder only)."""
         with reading(path):
             if str(path).lower().endswith(".csv"):
+                _check_header(path)
                 scan = pl.scan_csv(path, glob=False, infer_schema_length=10_000, try_parse_dates=True)
                 _refuse_duplicates(path, scan.collect_schema())
             else:
@@ -135,6 +152,16 @@ def reading(source: S) -> Iterator[S]:
         raise DataError(f"{source}: cannot be read as {kind}; it is damaged or has another format ({reason})") from None
     except OSError as error:
         raise DataError(f"{source}: cannot be read ({error.strerror or error})") from None
+
+
+def _check_header(path: Path | str) -> None:
+    """A header of millions of columns takes polars minutes."""
+    if not isinstance(path, Path):
+        return
+    with path.open("rb") as file:
+        header = file.readline(MOST_HEADER_BYTES)
+    if len(header) == MOST_HEADER_BYTES or header.count(b",") >= MOST_COLUMNS:
+        raise DataError(f"{path}: its first line is no header: it has more than {MOST_COLUMNS} columns, or 16 MB")
 
 
 def _refuse_duplicates(path: Path | str, schema: pl.Schema) -> None:

@@ -1,0 +1,130 @@
+"""Inputs that are no files, never end, lead in circles, or ask for much."""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import polars as pl
+import pytest
+
+from at_infer.errors import DataError, ExportError
+from at_infer.live.times import moment
+from at_infer.models.signatures import onnx_digest
+from at_infer.tables.files import source_files
+from export.pipeline import ExportConfig
+from tests.scored import rows
+
+
+@pytest.mark.parametrize("time", [10**400, -(10**400), "9" * 400, "9" * 5_000, "-" + "9" * 400, "1e400", float("nan")])
+def test_a_time_of_hundreds_of_digits_is_no_time(time: Any) -> None:
+    with pytest.raises(DataError, match="is neither a number nor a date and time"):
+        moment(time)
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/evil", "a/b", "", ".", "..", "a\0b", "x" * 300])
+def test_a_name_of_an_export_is_checked_first(name: str) -> None:
+    with pytest.raises(ExportError, match="is not the first part of a file name"):
+        ExportConfig(name=name)
+
+
+def test_a_pattern_does_not_follow_links_that_lead_in_circles(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        for link in ("x", "y", "z"):
+            (tmp_path / name / link).symlink_to(tmp_path)
+    rows(30).write_parquet(tmp_path / "a" / "data.parquet")
+    (tmp_path / ".hidden").mkdir()
+    rows(30).write_parquet(tmp_path / ".hidden" / "data.parquet")
+    for source in (f"{tmp_path}/**/*.parquet", f"{tmp_path}/*/*.parquet", str(tmp_path)):
+        assert source_files(source) == [tmp_path / "a" / "data.parquet"]
+    assert source_files(f"{tmp_path}/.hid*/*.parquet") == [tmp_path / ".hidden" / "data.parquet"]
+    with pytest.raises(DataError, match=r"no file matches|is not a pattern"):
+        source_files(f"{tmp_path}/**.parquet/[")
+
+
+def test_pipes_and_devices_are_refused_at_once(models: Path, tmp_path: Path, run_cli: Callable[..., Any]) -> None:
+    pipe, data = tmp_path / "pipe.onnx", tmp_path / "data.parquet"
+    os.mkfifo(pipe)
+    (tmp_path / "zero.onnx").symlink_to("/dev/zero")
+    (tmp_path / "plan.trt").symlink_to("/dev/zero")
+    rows(60).write_parquet(data)
+    model, output = models / "model.onnx", tmp_path / "out"
+    for path in (pipe, tmp_path / "zero.onnx", tmp_path / "plan.trt", Path("/dev/zero")):
+        for words in (
+            ["inspect", path],
+            ["score", data, "--engine", path, "-o", output],
+            ["score", path, "--engine", model, "-o", output],
+            ["watch", "--engine", model, "--no-time", "--state", path],
+            ["threshold", path],
+            ["evaluate", path],
+            ["export", path],
+            ["report", path, "-o", output],
+        ):
+            done: list[Any] = []
+            worker = threading.Thread(target=lambda words=words, done=done: done.append(run_cli(*words)), daemon=True)
+            worker.start()
+            worker.join(60)
+            assert done, words  # it waits for a pipe
+            assert done[0].code == 1, words
+            assert done[0].err.count("\n") == 1
+
+
+def test_a_csv_of_millions_of_columns_is_refused(models: Path, tmp_path: Path, run_cli: Callable[..., Any]) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("," * 5_000_000)
+    answer = run_cli("score", path, "--engine", models / "model.onnx", "-o", tmp_path / "out")
+    assert answer.code == 1
+    assert "its first line is no header" in answer.err
+
+
+def test_a_flipped_bit_in_the_weights_is_found(models: Path, tmp_path: Path, run_cli: Callable[..., Any]) -> None:
+    content = bytearray((models / "model.onnx").read_bytes())
+    weights = max(onnx.load(models / "model.onnx").graph.initializer, key=lambda tensor: len(tensor.raw_data)).raw_data
+    content[content.index(weights) + len(weights) // 2] ^= 1
+    model = tmp_path / "model.onnx"
+    model.write_bytes(content)
+    for words in (["threshold", model], ["inspect", model]):
+        answer = run_cli(*words)
+        assert answer.code == 1
+        assert "was changed since it was exported" in answer.err + answer.out
+    with (models / "model.onnx").open("rb") as file:
+        recorded, found = onnx_digest(file)
+    assert recorded == found
+
+
+def test_a_temperature_that_does_nothing_is_refused(models: Path, tmp_path: Path, run_cli: Callable[..., Any]) -> None:
+    rows(60).write_parquet(tmp_path / "data.parquet")
+    words = ["score", tmp_path / "data.parquet", "--engine", models / "model.onnx", "-o", tmp_path / "out"]
+    answer = run_cli(*words, "--temperature", 3, "--threshold", 1)
+    assert answer.code == 1
+    assert "temperature: mode fusion does not use it" in answer.err
+
+
+def test_generated_files_are_all_there_or_none(
+    tmp_path: Path, run_cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, written = pl.DataFrame.write_parquet, []
+
+    def full(frame: pl.DataFrame, path: Path, **options: Any) -> None:
+        written.append(path)
+        if len(written) == 3:
+            raise OSError(28, os.strerror(28))
+        write(frame, path, **options)
+
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
+    answer = run_cli("generate", "-o", tmp_path / "data", "--rows", 300, 300, 300)
+    assert answer.code == 1
+    assert "No space left on device" in answer.err
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_a_state_that_is_no_state_is_one_line(models: Path, tmp_path: Path, run_cli: Callable[..., Any]) -> None:
+    state = tmp_path / "state"
+    for text in ("[" * 50_000, "{}", "[]", '{"at_infer_stream": 2}', "9" * 5_000, "null", '{"at_infer_stream": [2]}'):
+        state.write_text(text + "\n")
+        answer = run_cli("watch", "--engine", models / "model.onnx", "--no-time", "--state", state)
+        assert answer.code == 1, text[:30]
+        assert answer.err.count("\n") == 1
