@@ -1,5 +1,15 @@
-"""`python -m at_infer` is the same as `at-infer`."""
+"""`python -m at_infer` and the script `at-infer`: nothing is imported before signals have a place to go."""
 
-from at_infer.cli import main
+from at_infer.interrupt import end_quietly_on_signals
 
-main()
+
+def main() -> None:
+    """Entry point of the console script."""
+    end_quietly_on_signals()
+    from at_infer.cli import main as run
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from at_infer.errors import OutputError
 
+temporary_files: set[Path] = set()
+"""Those that are being written."""
+
 
 def check_writable(
     path: Path,
@@ -52,6 +55,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     _remove_leftovers(path)
     try:
         _check_replaceable(path)
+        temporary_files.add(temporary)
         _create(temporary, _mode(path))
         yield temporary
         with temporary.open("rb+") as file:
@@ -62,6 +66,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+        temporary_files.discard(temporary)
 
 
 def take_place(temporary: Path, path: Path) -> None:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from at_infer.interrupt import Interrupt, sigterm_as_ctrl_c
+from at_infer.interrupt import Interrupt, signals_as_ctrl_c
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
@@ -26,14 +26,14 @@ def test_the_former_handlers_come_back_after_success_and_failure() -> None:
     with Interrupt():
         assert [signal.getsignal(number) for number in SIGNALS] != before
     assert [signal.getsignal(number) for number in SIGNALS] == before
-    with pytest.raises(ValueError, match="x"), Interrupt(), sigterm_as_ctrl_c():
+    with pytest.raises(ValueError, match="x"), Interrupt(), signals_as_ctrl_c():
         raise ValueError("x")
     assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
 def test_sigterm_is_a_keyboard_interrupt_while_asked_for() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt), sigterm_as_ctrl_c():
+    with pytest.raises(KeyboardInterrupt), signals_as_ctrl_c():
         os.kill(os.getpid(), signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) == before
 
@@ -43,7 +43,7 @@ def test_other_threads_may_use_them_without_touching_the_handlers() -> None:
 
     def work() -> None:
         before = signal.getsignal(signal.SIGTERM)
-        with sigterm_as_ctrl_c(), Interrupt() as interrupt:
+        with signals_as_ctrl_c(), Interrupt() as interrupt:
             seen.append((interrupt.requested, signal.getsignal(signal.SIGTERM) == before))
 
     thread = threading.Thread(target=work)

@@ -1,5 +1,8 @@
 """The command line: parse, call, print. Heavy packages load inside a command's body, never here."""
 
+import io
+import os
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -20,8 +23,8 @@ from at_infer.cli.terminal import say
 from at_infer.cli.threshold import threshold
 from at_infer.cli.train import train
 from at_infer.cli.watch import watch
-from at_infer.errors import AtInferError
-from at_infer.interrupt import sigterm_as_ctrl_c
+from at_infer.errors import AtInferError, OutputError
+from at_infer.interrupt import signals_as_ctrl_c
 
 
 class _ErrorsToExitCodes(TyperGroup):
@@ -33,7 +36,7 @@ class _ErrorsToExitCodes(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen command."""
         try:
-            with sigterm_as_ctrl_c():
+            with signals_as_ctrl_c():
                 return super().invoke(ctx)
         except AtInferError as error:
             say(f"error: {_one_line(str(error))}")
@@ -90,6 +93,39 @@ def _root(
     """
 
 
+class _Stdout(io.FileIO):
+    """A standard output that cannot be written, such as one on a full disk, is for the user to fix."""
+
+    def write(self, data: Any) -> int:
+        """As a file does, or one line."""
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(f"stdout: could not be written ({error.strerror or error})") from None
+
+
 def main() -> None:
-    """Entry point of the console script."""
-    app()
+    """The command line on a standard output whose errors are one line."""
+    try:
+        raw = _Stdout(os.dup(1), "w")
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(raw), encoding="utf-8", errors="replace", line_buffering=sys.stdout.isatty()
+        )
+    except (OSError, AttributeError):  # it is closed
+        pass
+    code: Any = 0
+    try:
+        try:
+            app()
+        except SystemExit as end:
+            code = end.code
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OutputError, BrokenPipeError) as error:
+        if isinstance(error, OutputError) and not code:  # else it was said
+            say(f"error: {error}")
+        code = 1
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is not tried again
+    sys.exit(code)

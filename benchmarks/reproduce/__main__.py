@@ -29,7 +29,7 @@ from typing import Any
 import torch
 
 from at_infer.errors import AtInferError, ConfigError
-from at_infer.interrupt import sigterm_as_ctrl_c
+from at_infer.interrupt import signals_as_ctrl_c
 from at_infer.output import atomic_path
 from benchmarks.reproduce.baselines import run_baselines
 from benchmarks.reproduce.report import DOCUMENT, RESULTS, document, read_results
@@ -106,7 +106,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=DOCUMENT, help="report: the page to write")
     args = parser.parse_args()
     try:
-        with sigterm_as_ctrl_c():
+        with signals_as_ctrl_c():
             run(args)
     except AtInferError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -27,7 +27,7 @@ def test_the_version_is_stated_once() -> None:
 
 def test_the_module_is_the_command() -> None:
     assert python("-m", "at_infer", "--version") == f"at-infer {at_infer.__version__}"
-    assert [e.value for e in entry_points(group="console_scripts", name="at-infer")] == ["at_infer.cli:main"]
+    assert [e.value for e in entry_points(group="console_scripts", name="at-infer")] == ["at_infer.__main__:main"]
 
 
 def test_every_package_of_the_repository_is_in_the_wheel_and_typed() -> None:
