@@ -247,6 +247,7 @@ def _make(
         validation=validation,
         normal=checkpoint.normal,
         season=checkpoint.season,
+        spacing=checkpoint.spacing,
         precision=config.precision,
         fp32_ops=fp32_ops,
         batch=None,

@@ -25,6 +25,7 @@ from at_infer.config import (
 from at_infer.errors import AtInferError, CheckpointError
 from at_infer.models.agreement import check_knowledge
 from at_infer.models.season import Season
+from at_infer.models.spacing import Spacing
 from at_infer.output import atomic_path
 from at_infer.untrusted import check_regular, typed_fields
 from training.model import AnomalyTransformer
@@ -53,6 +54,8 @@ class Checkpoint:
     """What is usual on the validation part, for modes that compare with it; None in checkpoints of earlier versions."""
     season: Season | None = None
     """Subtracted from raw rows before they are scaled; None: the rows have none."""
+    spacing: Spacing | None = None
+    """Usual time from row to row, which tells gaps; None: not known."""
     train: dict[str, Any]
     """TrainConfig, data, versions, sha256 of the checkpoint it started from, history per step and per evaluation."""
 
@@ -85,6 +88,7 @@ class Checkpoint:
                 "validation": [record.to_dict() for record in self.validation],
                 "normal": None if self.normal is None else self.normal.to_dict(),
                 "season": None if self.season is None else self.season.to_dict(),
+                "spacing": None if self.spacing is None else self.spacing.to_dict(),
                 "train": self.train,
             },
         )
@@ -106,7 +110,7 @@ class Checkpoint:
         try:
             if content["format"] == 1:
                 content = upgrade_validation(content)
-            earlier = {"normal": None, "season": None}
+            earlier = {"normal": None, "season": None, "spacing": None}
             plain = {entry.name: {**earlier, **content}[entry.name] for entry in fields(cls)}
             checkpoint = cls(**typed_fields(cls, plain))
             checkpoint._check()

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from at_infer.config import Fill, Scaler, SeasonChoice
 from at_infer.errors import ConfigError, DataError
 from at_infer.models.season import Season
+from at_infer.models.spacing import Spacing, check_max_gap
 from at_infer.scoring.windows import Starts, window_starts
 from at_infer.tables import Table, read_table, rising_columns
 from training.season import choose_season, subtract_season
+from training.spacing import cut_at_gaps, describe_step, learn_spacing
 
 Rows = NDArray[np.float32]
 Span = tuple[int, int]  # first row and one past the last
@@ -42,8 +44,11 @@ class DataConfig:
     """Subtract a daily profile from the columns that show one, from none, or from all."""
     known_season: Season | None = None
     """Of weights to start from: its columns are taken again, with a new profile if the rows suffice."""
+    max_gap: int | None = None
+    """More usual steps than this between two rows are a gap, which windows never cross; None: 3, 0: there are none."""
 
     def __post_init__(self) -> None:
+        check_max_gap(self.max_gap)
         if not isinstance(self.validation, str) and not 0 < self.validation < 1:
             raise ConfigError(f"validation: {self.validation:g} is not a share between 0 and 1")
 
@@ -59,7 +64,7 @@ class Windows:
     rows: int
     """Rows of the part, used or not."""
     series_rows: list[int]
-    """Rows of each series that has windows."""
+    """Rows of each series that has windows; one with gaps in time counts as several."""
     series_first: list[int]
     """Where each of them begins."""
 
@@ -82,6 +87,8 @@ class TrainingData:
     """Subtracted before the rows were scaled."""
     season_found: str
     """One line that says which season, or why there is none."""
+    spacing: Spacing | None
+    """Usual time from row to row."""
     train: Windows
     validation: Windows
     """Its last window of a series overlaps its predecessor, so that every row is covered."""
@@ -107,31 +114,43 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
     else:
         other = table
         train_spans, validation_spans = _split(_series_spans(table), config.validation)
+    series_spans = train_spans
+    spacing, spacing_notes = learn_spacing(table, series_spans, config.max_gap)
+    train_spans, validation_spans = (
+        cut_at_gaps(part, spans, spacing) for part, spans in ((table, train_spans), (other, validation_spans))
+    )
 
     train_starts = _starts(train_spans, window, stride or window, cover_tail=False)
     validation_starts = _starts(validation_spans, window, window, cover_tail=True)
+    has_gaps = len(train_spans) > len(series_spans)
+    between, allow = (" between gaps in time", ", or a larger `max_gap`") if has_gaps else ("", "")
     if not len(train_starts):
         longest = max(end - first for first, end in train_spans)
         raise DataError(
-            f"{table.source}: the longest training part has {longest} rows, fewer than a window of {window}; "
-            f"give more rows or a smaller `window`"
+            f"{table.source}: the longest training part{between} has {longest} rows, fewer than a window of {window}; "
+            f"give more rows or a smaller `window`{allow}"
         )
     if not len(validation_starts):
         longest = max(end - first for first, end in validation_spans)
         raise DataError(
-            f"{other.source}: the longest validation part has {longest} rows, fewer than a window of {window}; "
-            f"give a larger `validation`, another file for it, or a smaller `window`"
+            f"{other.source}: the longest validation part{between} has {longest} rows, fewer than a window of "
+            f"{window}; give a larger `validation`, another file for it, or a smaller `window`{allow}"
         )
 
-    notes = _notes(table, train_spans, validation_spans, window)
+    notes = [*_notes(table, train_spans, validation_spans, window), *spacing_notes]
+    if has_gaps and spacing is not None:
+        notes.append(
+            f"{len(train_spans) - len(series_spans)} gaps of more than {spacing.max_gap} steps in time (of "
+            f"{describe_step(spacing)}) in the training part: windows do not cross them"
+        )
     parts = [table] if other is table else [table, other]
-    season, season_found = choose_season(table, train_spans, config.season, config.known_season)
+    season, season_found = choose_season(table, series_spans, config.season, config.known_season)
     if season is not None:
         for part in parts:
             subtract_season(part, season)
     if config.fill == "forward":
         for part in parts:
-            _fill_forward(part)
+            _fill_forward(part, cut_at_gaps(part, _series_spans(part), spacing))
     scaler = _fit_scaler(table, train_spans)
     for part in parts:
         _scale(part, scaler)
@@ -140,6 +159,7 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
         scaler=scaler,
         season=season,
         season_found=season_found,
+        spacing=spacing,
         time_column=config.time_column,
         series_column=config.series_column,
         train=_windows(table, train_starts, train_spans, window),
@@ -155,7 +175,7 @@ def _read(config: DataConfig, source: str, columns: list[str] | None) -> Table:
         exclude=config.exclude if columns is config.columns else (),
         time_column=config.time_column,
         series_column=config.series_column,
-        clock=config.season != "none",
+        clock=True,
     )
     first = 0
     for block in _blocks(table.values, [(0, len(table.values))]):
@@ -205,9 +225,9 @@ def _starts(spans: list[Span], window: int, stride: int, *, cover_tail: bool) ->
     return np.concatenate(parts)
 
 
-def _fill_forward(table: Table) -> None:
-    """Repeat the last known value of the same series, in place; a gap at the start of a series stays."""
-    firsts = np.array([first for first, _ in _series_spans(table)])
+def _fill_forward(table: Table, spans: list[Span]) -> None:
+    """Repeat the last known value of the same span, in place; what is missing at its start stays so."""
+    firsts = np.array([first for first, _ in spans])
     for j in np.flatnonzero(_count_missing(table.values)):
         column = table.values[:, j]
         last_known = -1
@@ -268,7 +288,8 @@ def _notes(table: Table, train_spans: list[Span], validation_spans: list[Span], 
     for name, spans in (("training", train_spans), ("validation", validation_spans)):
         short = sum(end - first < window for first, end in spans)
         if short:
-            notes.append(f"{short} of {len(spans)} series have a {name} part shorter than a window: not used")
+            what = "series have" if len(spans) == len(table.series) else "series, cut at gaps in time, have"
+            notes.append(f"{short} of {len(spans)} {what} a {name} part shorter than a window: not used")
     clocks = rising_columns(table)
     if clocks:
         notes.append(

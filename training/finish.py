@@ -61,6 +61,7 @@ def finish(
         validation=measured.records,
         normal=measured.normal,
         season=data.season,
+        spacing=data.spacing,
         train={
             "config": config.to_dict(),
             "seed": config.seed,

@@ -51,13 +51,13 @@ def choose_season(
     if chosen is None and known is not None:
         chosen = Chosen([j for j in known.features if j not in known.weekly], known.weekly)
     try:
-        if table.times is None:
+        if table.seconds is None:
             raise NoSeasonError("no time column with dates and times")
-        season = find_season(table.values, table.times, train_spans, chosen)
+        season = find_season(table.values, table.seconds, train_spans, chosen)
     except NoSeasonError as error:
         if chosen is None:
             return None, f"none ({error})"
-        if known is not None and table.times is not None:
+        if known is not None and table.seconds is not None:
             return known, f"that of the earlier weights ({error})"
         least = f"{LEAST_WEEKS} full weeks" if chosen.weekly else f"{LEAST_DAYS} full days"
         raise DataError(
@@ -72,9 +72,9 @@ def choose_season(
 
 def subtract_season(table: Table, season: Season) -> None:
     """In place, before gaps are filled: a gap repeats a deviation from the season."""
-    if table.times is None:
+    if table.seconds is None:
         raise DataError(f"{table.source}: has no time column with dates and times, unlike the training part")
-    season.subtract(table.values, table.times)
+    season.subtract(table.values, table.seconds)
 
 
 def find_season(

@@ -14,6 +14,7 @@ from at_infer.cli.scoring_options import (
     Delay,
     EnginePath,
     LevelOption,
+    MaxGap,
     Mode,
     NormaliseErrors,
     OneSeries,
@@ -23,6 +24,7 @@ from at_infer.cli.scoring_options import (
     Temperature,
     Threads,
     Threshold,
+    number_of_steps,
     number_or_auto,
 )
 from at_infer.cli.terminal import say, show
@@ -66,6 +68,7 @@ def score(
         Literal["error", "null"],
         typer.Option(help="Infinite or missing values: error, or no score for their windows.", rich_help_panel=INPUT),
     ] = "error",
+    max_gap: MaxGap = None,
     stride: Annotated[
         int | None,
         typer.Option(help="Rows between windows; a row gets the mean. Default: no overlap.", rich_help_panel=WINDOWS),
@@ -153,6 +156,7 @@ def score(
         delay=delay,
         short_series=short_series,
         on_bad_rows=on_bad_rows,
+        max_gap=number_of_steps(max_gap),
         explain=explain,
     )
     input_options = InputOptions(
@@ -211,8 +215,11 @@ def _text(summary: "Summary") -> str:
     if summary.unscored_rows:
         lines.append(
             f"{summary.unscored_rows} rows have no score: {summary.bad_windows} windows with bad rows, "
-            f"{summary.short_series} short series, or no full window yet"
+            f"{summary.short_series} short series, {summary.short_stretches} short stretches between gaps, or no full "
+            f"window yet"
         )
+    if summary.gaps:
+        lines.append(f"{summary.gaps} gaps in time: windows do not cross them, each begins the series anew")
     if summary.resumed_rows:
         lines.append(f"{summary.resumed_rows} rows were scored by an earlier run")
     return "\n".join(lines)

@@ -61,8 +61,26 @@ Delay = Annotated[
         rich_help_panel=SCORE,
     ),
 ]
+MaxGap = Annotated[
+    str | None,
+    typer.Option(
+        metavar="K|none",
+        help="More usual steps of time than this between two rows begin the series anew. Default: the model's, 3.",
+        rich_help_panel=INPUT,
+    ),
+]
 Provider = Annotated[config.Provider, typer.Option(help="Where ONNX Runtime runs.", rich_help_panel=ENGINE)]
 Threads = Annotated[int | None, typer.Option(help="CPU threads of the engine. Default: all.", rich_help_panel=ENGINE)]
+
+
+def number_of_steps(text: str | None) -> int | None:
+    """What `MaxGap` means; 0: gaps are not looked for."""
+    if text is None:
+        return None
+    try:
+        return 0 if text == "none" else int(text)
+    except ValueError:
+        raise ConfigError(f"max gap: {text!r} is neither a whole number nor none") from None
 
 
 def number_or_auto(text: str | None) -> float | Literal["auto"] | None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from at_infer.cli.scoring_options import number_of_steps
 from at_infer.cli.terminal import say
 from at_infer.cli.training_options import NetworkOptions, TrainingOptions, preset_name
 from at_infer.config import (
@@ -68,6 +69,15 @@ def train(
             help="Subtract a profile by time of day or week (--time-column) from the columns that show one, from none, "
             "or a daily or weekly one from all.",
             show_default="auto; none with --preset paper",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    max_gap: Annotated[
+        str | None,
+        typer.Option(
+            help="Windows never cross more usual steps of time than this between two rows; none: they do.",
+            metavar="K|none",
+            show_default="3, if the rows come regularly",
             rich_help_panel=DATA,
         ),
     ] = None,
@@ -337,6 +347,7 @@ def train(
                 fill=fill or "error",
                 season=season or ("none" if preset == "paper" else "auto"),
                 known_season=None if parent is None else parent.checkpoint.season,
+                max_gap=number_of_steps(max_gap),
             ),
             window=model_config.window,
             stride=train_config.stride,

@@ -21,6 +21,7 @@ from at_infer.cli.scoring_options import (
     Delay,
     EnginePath,
     LevelOption,
+    MaxGap,
     Mode,
     NormaliseErrors,
     OneSeries,
@@ -30,6 +31,7 @@ from at_infer.cli.scoring_options import (
     Temperature,
     Threads,
     Threshold,
+    number_of_steps,
     number_or_auto,
 )
 from at_infer.cli.terminal import say
@@ -83,6 +85,7 @@ def watch(
     ] = False,
     series_column: SeriesColumn = None,
     one_series: OneSeries = False,
+    max_gap: MaxGap = None,
     threshold: Threshold = None,
     ratio: Ratio = None,
     score_mode: Mode = None,
@@ -219,6 +222,7 @@ def watch(
             ratio=ratio,
             align="last",
             explain=explain or ("top" if told else "none"),
+            max_gap=number_of_steps(max_gap),
         )
         input_options = InputOptions(
             time_column=time_column, no_time=no_time, series_column=series_column, one_series=one_series
@@ -229,7 +233,7 @@ def watch(
         stack.callback(lambda: (stream if loop is None else loop.stream).close())  # it may be another by then
         for note in stream.scorer.notes:
             say(f"note: {note}")
-        columns = input_options.columns(stream.metadata)
+        columns = input_options.columns(stream.metadata, options.max_gap)
         reader = RowReader(
             columns.features,
             time_column=columns.time_column,
@@ -339,8 +343,9 @@ def _forget_stdout() -> None:
 
 def _text(tally: "Tally", stream: "StreamScorer", incidents: bool) -> str:
     dropped = f", {tally.dropped_series} dropped" if tally.dropped_series else ""
+    gaps = f", {stream.core.counts.gaps} gaps in time" if stream.core.counts.gaps else ""
     found = f", {tally.events['opened']} incidents ({tally.incidents_open} open)" if incidents else ""
     return (
         f"{tally.rows} rows of {len(stream.series)} series{dropped}: {tally.scored} scored, "
-        f"{tally.anomalies} anomalous{found}, {tally.bad_lines} bad lines; threshold {stream.threshold:.4g}"
+        f"{tally.anomalies} anomalous{found}, {tally.bad_lines} bad lines{gaps}; threshold {stream.threshold:.4g}"
     )

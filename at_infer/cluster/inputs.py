@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
 
 from at_infer.cluster.splits import Offsets, SeriesSpan
 from at_infer.errors import DataError
@@ -17,16 +19,23 @@ class Found:
     offsets: Offsets
     """Files that cannot be used count as empty."""
     series: list[SeriesSpan] = field(default_factory=list)
+    gaps: int = 0
+    """In time: a series with gaps is several spans, all with its name."""
     empty_series: int = 0
     """Files without rows that are series of their own."""
     errors: dict[int, str] = field(default_factory=dict)
     """Files that cannot be used, and why."""
 
 
-def find_series(places: Sequence[Place], surveys: Sequence[Survey | str], columns: Columns) -> Found:
+def find_series(
+    places: Sequence[Place],
+    surveys: Sequence[Survey | str],
+    columns: Columns,
+    longest_step: float | None = None,
+) -> Found:
     """Put the files together; a file that does not fit is left out and said, the others stay what they are.
 
-    A survey that is a text says why there is none.
+    A survey that is a text says why there is none. `longest_step` tells gaps between two files of one series.
     """
     errors = {number: survey for number, survey in enumerate(surveys) if isinstance(survey, str)}
     usable = [Survey(0) if isinstance(survey, str) else survey for survey in surveys]
@@ -38,39 +47,63 @@ def find_series(places: Sequence[Place], surveys: Sequence[Survey | str], column
     for number in errors:
         usable[number] = Survey(0)
     found = Found(Offsets([survey.rows for survey in usable]), errors=errors)
+    last_time: float | None = None
     for number, survey in enumerate(usable):
-        first, end = (int(row) for row in found.offsets.offsets[number : number + 2])
         if number in errors or (survey.rows == 0 and not columns.series_per_file):
             continue
         if survey.rows == 0:
             found.empty_series += 1
-        elif columns.is_one_series:
-            found.series = [SeriesSpan("", 0, end)]
-        elif columns.series_column is None:
-            found.series.append(SeriesSpan(places[number].name, first, end))
-        else:
-            _add_runs(found.series, survey, first, places[number].name if columns.series_per_file else None)
+            continue
+        file, first = places[number].name, int(found.offsets.offsets[number])
+        runs = survey.runs or (("", 0),)
+        if columns.series_per_file:
+            runs = tuple((f"{file}: {name}" if survey.runs else file, row) for name, row in runs)
+        is_gap = False
+        if survey.span is not None:
+            if longest_step is not None and last_time is not None:
+                is_gap = abs(survey.span[0] - last_time) > longest_step
+            last_time = survey.span[1]
+        _add_runs(found, runs, survey, first, gap_before=is_gap)
     return found
 
 
-def count_short(found: Found, window: int, policy: ShortSeries, source: str) -> int:
-    """SeriesSpan without a single window; if there may be none, what the scorer would say of it, before any work."""
-    short = [series for series in found.series if series.rows < window]
-    if short and policy == "error":
-        raise DataError(short_series_message(short[0].name, short[0].rows, window))
+class ShortSpans(NamedTuple):
+    """What has no full window."""
+
+    series: int
+    stretches: int
+    """Between gaps."""
+
+
+def count_short(found: Found, window: int, policy: ShortSeries, source: str) -> ShortSpans:
+    """Series without a single window; if there may be none, what the scorer would say of it, before any work."""
+    series = stretches = 0
+    for name, group in groupby(found.series, lambda span: span.name):
+        rows = [span.rows for span in group]
+        stretches += sum(count < window for count in rows) if len(rows) > 1 else 0
+        if max(rows) < window:
+            series += 1
+            if policy == "error":
+                raise DataError(short_series_message(name, max(rows), window, gaps=len(rows) > 1))
     if found.empty_series and policy != "skip":
         raise DataError(f"{source}: a file has no rows; pass short_series='skip'")
-    return len(short) + found.empty_series
+    return ShortSpans(series + found.empty_series, stretches)
 
 
-def _add_runs(series: list[SeriesSpan], survey: Survey, first: int, file: str | None) -> None:
-    """The series of one file; the first of them may go on from the file before it."""
-    ends = [*(row for _, row in survey.runs[1:]), survey.rows]
-    for number, ((name, row), end) in enumerate(zip(survey.runs, ends, strict=True)):
-        if file is None and number == 0 and series and series[-1].name == name:
+def _add_runs(found: Found, runs: Sequence[tuple[str, int]], survey: Survey, first: int, *, gap_before: bool) -> None:
+    """The series of one file, cut at gaps; the first of them may go on from the file before it."""
+    cuts = sorted({**dict.fromkeys(survey.gaps, ""), **{row: name for name, row in runs}}.items())
+    ends = [*(row for row, _ in cuts[1:]), survey.rows]
+    starts = {row for _, row in runs}
+    series, name = found.series, ""
+    for (row, named), end in zip(cuts, ends, strict=True):
+        name = named if row in starts else name
+        goes_on = row == 0 and bool(series) and series[-1].name == name
+        if goes_on and not gap_before:
             series[-1] = SeriesSpan(name, series[-1].first, first + end)
         else:
-            series.append(SeriesSpan(name if file is None else f"{file}: {name}", first + row, first + end))
+            series.append(SeriesSpan(name, first + row, first + end))
+            found.gaps += row not in starts or goes_on
 
 
 def _compare_types(places: Sequence[Place], surveys: Sequence[Survey], errors: dict[int, str]) -> None:

@@ -29,6 +29,7 @@ from at_infer.scoring.scorer import Scorer
 from at_infer.tables.columns import Columns, Survey
 from at_infer.tables.parts import check_names
 from at_infer.tables.ranges import find_places
+from at_infer.tables.row_stream import other_clock
 
 ATTEMPTS = 3  # of a split whose engine fails or whose worker dies
 SAVE_S = 2.0  # a manifest of many splits is not written after each of them
@@ -58,7 +59,7 @@ def score_on_workers(
     path = Path(engine).resolve()
     sha256 = file_sha256(path)
     with Scorer(PlanOnPaper(path) if is_plan(path) else path, options, EngineOptions(threads=1)) as scorer:
-        columns = (input_options or InputOptions()).columns(scorer.metadata)
+        columns = (input_options or InputOptions()).columns(scorer.metadata, scorer.options.max_gap)
         check_names(columns, added_columns(scorer))
         for note in scorer.notes:
             say(f"note: {note}")
@@ -145,7 +146,7 @@ class _Run:
             for at, place in enumerate(job.payload):
                 seen = answer if isinstance(answer, Failure) else answer[at]
                 surveys[numbers[place]] = _named(seen, place.name) if isinstance(seen, Failure) else seen
-        found = find_series(self.places, surveys, self.columns)
+        found = find_series(self.places, surveys, self.columns, self.scorer.longest_step)
         for number, error in found.errors.items():
             self.manifest.inputs[number].error = error
         if found.errors and self.columns.is_one_series:
@@ -155,7 +156,11 @@ class _Run:
         if not found.series and not found.empty_series:
             raise DataError(next(iter(found.errors.values()), f"{self.source}: has no rows"))
         options = self.scorer.options
-        self.short_series = count_short(found, self.scorer.layout.window, options.short_series, self.source)
+        self.short = count_short(found, self.scorer.layout.window, options.short_series, self.source)
+        seen = next((one for one in surveys if isinstance(one, Survey) and one.rows), None)
+        if self.columns.clock is not None and self.scorer.longest_step is not None and seen and seen.span is None:
+            dtype = dict(seen.dtypes)[str(self.columns.time_column)]
+            self.say(f"note: {other_clock(self.columns, dtype, self.source)}")
         return found
 
     def _cut(self, workers: Workers, found: Found, split_rows: int | None) -> None:
@@ -241,7 +246,7 @@ class _Run:
             workers.opened,
             output=str(self.folder),
             seconds=time.perf_counter() - self.begin,
-            short_series=self.short_series,
+            short=self.short,
             resumed_rows=self.resumed_rows,
             skipped_splits=self.skipped_splits,
             workers=workers.count,

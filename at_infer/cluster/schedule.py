@@ -72,12 +72,12 @@ class SplitSchedule:
 
     def segments_that_go_on(self, entries: Iterable[SplitEntry]) -> int:
         """Runs of anomalous rows that a cut in the middle of a series has made two of; `entries` in order."""
-        twice, before = 0, False
+        twice, before, name = 0, False, None
         for entry in entries:
             assert entry.result is not None
-            head = self.splits[entry.file].pieces[0]
-            twice += before and entry.result["begins_anomalous"] and head.first > head.series.first
-            before = entry.result["ends_anomalous"]
+            pieces = self.splits[entry.file].pieces
+            twice += before and entry.result["begins_anomalous"] and pieces[0].series.name == name
+            before, name = entry.result["ends_anomalous"], pieces[-1].series.name
         return twice
 
     def _add(self, split: Split) -> SplitEntry:

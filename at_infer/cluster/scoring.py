@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -66,7 +67,10 @@ def score_split(task: SplitTask, scorer: Scorer, batch_size: int, columns: Colum
     begin, engine_before = time.perf_counter(), scorer.engine_s
     split = task.split
     before = split.first - split.pieces[0].read_first
-    core = scorer.rows(batch_size, counted=range(before, before + split.rows))
+    settings = scorer.row_settings
+    if settings.short_series == "error":  # that of a whole series is known before; a stretch between gaps may be short
+        settings = replace(settings, short_series="skip")
+    core = scorer.rows(batch_size, settings=settings, counted=range(before, before + split.rows))
     carried = CarriedRows()
     reader: ReadAhead[Chunk] = ReadAhead(read_rows(task.rows, columns))
     try:
@@ -146,6 +150,7 @@ def _last_values(
 
 
 def _segments(split: Split, verdicts: Bools) -> int:
-    """Runs of anomalous rows, in each series of the split."""
-    parts = (verdicts[piece.first - split.first : piece.end - split.first] for piece in split.pieces)
+    """Runs of anomalous rows, in each series of the split; they may cross gaps in time."""
+    groups = [list(group) for _, group in groupby(split.pieces, lambda piece: piece.series.name)]
+    parts = (verdicts[group[0].first - split.first : group[-1].end - split.first] for group in groups)
     return sum(int(np.count_nonzero(part[1:] & ~part[:-1])) + int(part[0]) for part in parts)

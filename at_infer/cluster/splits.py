@@ -19,7 +19,7 @@ LEAST_HALOS = 20  # a split is at least this many halos long: reading around it 
 
 @dataclass(frozen=True, slots=True)
 class SeriesSpan:
-    """Where a series lies."""
+    """Where a series lies, or what of it lies between two gaps in time."""
 
     name: str
     first: int

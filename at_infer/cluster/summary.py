@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from at_infer.cluster.inputs import Found
+from at_infer.cluster.inputs import Found, ShortSpans
 from at_infer.cluster.manifest import SplitEntry
 from at_infer.cluster.schedule import SplitSchedule
 from at_infer.cluster.scoring import SplitResult
@@ -34,7 +34,7 @@ def sum_up(
     *,
     output: str,
     seconds: float,
-    short_series: int,
+    short: ShortSpans,
     resumed_rows: int,
     skipped_splits: int,
     workers: int,
@@ -48,13 +48,15 @@ def sum_up(
         output=output,
         engine=", ".join(f"{count} x {engine}" for engine, count in engines.most_common()),
         rows=rows,
-        series=len(found.series) + found.empty_series,
+        series=len(found.series) - found.gaps + found.empty_series,
         windows=sum(result.windows for result in results),
         anomalies=sum(result.anomalies for result in results),
         segments=sum(result.segments for result in results) - schedule.segments_that_go_on(entries),
         unscored_rows=sum(result.unscored_rows for result in results),
         bad_windows=sum(result.bad_windows for result in results),
-        short_series=short_series,
+        short_series=short.series,
+        gaps=found.gaps,
+        short_stretches=short.stretches,
         threshold=scorer.threshold,
         score_mode=scorer.config.mode,
         batch_size=max((result.batch_size for result in results), default=0),

@@ -128,7 +128,7 @@ class SplitWorker:
         from at_infer.tables.ranges import survey
 
         def look(place: Place) -> Survey | Failure:
-            return _failures(lambda: survey(place, self.settings.columns))
+            return _failures(lambda: survey(place, self.settings.columns, self.scorer.row_settings.longest_step))
 
         return [look(place) for place in places]
 

@@ -1,8 +1,9 @@
 """StreamScorer: rows of many series as they come, each scored as the last of its window."""
 
 from collections import deque
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -13,11 +14,12 @@ from at_infer.engines import Engine
 from at_infer.errors import ConfigError, DataError
 from at_infer.live.state import load_state, save_state
 from at_infer.live.times import Moment, Time, check_order, moment, seconds
+from at_infer.models.spacing import Times
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.scorer import Scorer
-from at_infer.scoring.series import Bools, SeriesState
+from at_infer.scoring.series import Bools, SeriesState, Stretch
 from at_infer.scoring.windows import Floats
-from at_infer.tables.clock import Seconds
+from at_infer.tables.clock import seconds_of
 
 SeriesName = Hashable
 """Whatever the series column holds."""
@@ -46,10 +48,20 @@ class Pushed:
     """Of the rows that the scores belong to; None: no row is final yet."""
     channels: Floats
     """(n,C) of the scoring core: the score, and with `explain` what `reasons` makes of the others."""
+    ended: dict[int, range] = field(default_factory=dict)
+    """Rows that found a gap in time before them: entries beyond those of the rows themselves, final because of it."""
+    notes: list[str] = field(default_factory=list)
+    """What should be told once."""
     refused: dict[int, str] = field(default_factory=dict)
     """Rows that were not taken, and why. The series goes on as if they had not come."""
     dropped: list[SeriesName] = field(default_factory=list)
     """Series that had to make room for others."""
+
+    def in_order(self) -> Iterator[int]:
+        """Numbers of the entries, those of each series in the order of its rows."""
+        for i in range(len(self.tags) - sum(map(len, self.ended.values()))):
+            yield from self.ended.get(i, ())
+            yield i
 
 
 @dataclass(slots=True)
@@ -63,6 +75,16 @@ class LiveSeries:
     """Tags of rows that are not final."""
 
 
+@dataclass(slots=True)
+class _Taken:
+    """Rows of one stretch of a series, among those that were pushed together."""
+
+    series: LiveSeries
+    rows: list[int] = field(default_factory=list)
+    gap: int | None = None
+    """Row that the stretch ends before."""
+
+
 class StreamScorer:
     """Scores rows as they come, exactly as `at-infer score --align last` scores them in a file.
 
@@ -72,7 +94,8 @@ class StreamScorer:
 
     `push_many` takes rows of any series together and gives their windows to the engine in batches. With `every` K,
     every K-th row of a series is scored. `max_series` bounds the memory: the least recently seen series is dropped.
-    With `delay` K a row is scored when K more have come, which finds more.
+    With `delay` K a row is scored when K more have come, which finds more. A gap in time begins a series anew; rows
+    that waited for more are then final, and in `Pushed.ended`.
     """
 
     def __init__(
@@ -103,6 +126,7 @@ class StreamScorer:
             self.close()
             raise
         self.every, self.max_series = every, max_series
+        self.clock, self._clock_is_told = self.scorer.clock, False
         self.series: dict[SeriesName, LiveSeries] = {}
         """Least recently seen first."""
 
@@ -144,20 +168,35 @@ class StreamScorer:
         channels = np.full((count, self.core.settings.channels), np.nan, np.float32)
         pushed = Pushed(channels[:, 0], np.zeros(count, np.bool_), [None] * count, channels)
         self._refuse_values(values, pushed.refused)
-        taken: dict[SeriesState, tuple[LiveSeries, list[int]]] = {}
+        taken: dict[Stretch, _Taken] = {}
         for i, name in enumerate(names):
             if i not in pushed.refused and (known := self._enter(i, name, times, pushed)) is not None:
-                self.core.push(known.state, values[i : i + 1], times=self._seconds(known))
-                taken.setdefault(known.state, (known, []))[1].append(i)
+                before = known.state.stretch
+                self.core.push(known.state, values[i : i + 1], times=self._times(known, pushed))
+                if known.state.stretch is not before:
+                    taken.setdefault(before, _Taken(known)).gap = i
+                taken.setdefault(known.state.stretch, _Taken(known)).rows.append(i)
                 known.waiting.append(i if tags is None else tags[i])
         self.core.flush()
-        final: dict[SeriesState, list[Floats]] = {}
+        final: dict[Stretch, list[Floats]] = {}
         for scored in self.core.take():
-            final.setdefault(scored.series, []).extend(scored.channels)
-        for state, rows_of in final.items():
-            known, numbers = taken[state]
-            for i, row in zip(numbers[len(numbers) - len(rows_of) :], rows_of, strict=True):  # each row makes one final
+            final.setdefault(scored.stretch, []).extend(scored.channels)
+        late: list[Floats] = []
+        for stretch, rows_of in final.items():
+            known, numbers, gap = taken[stretch].series, taken[stretch].rows, taken[stretch].gap
+            at_once = len(rows_of)
+            if gap is not None:  # those that have waited for more rows
+                at_once -= min(self.scorer.delay, at_once)
+                first = len(pushed.tags)
+                pushed.ended[gap] = range(first, first + len(rows_of) - at_once)
+                late += rows_of[at_once:]
+            for i, row in zip(numbers[len(numbers) - at_once :], rows_of[:at_once], strict=True):  # each makes one final
                 channels[i], pushed.tags[i] = row, known.waiting.popleft()
+            if gap is not None:
+                pushed.tags += [known.waiting.popleft() for _ in pushed.ended[gap]]
+        if late:
+            pushed.channels = np.concatenate([channels, np.stack(late)])
+            pushed.score = pushed.channels[:, 0]
         pushed.is_anomaly = self.scorer.verdict(pushed.score)
         return pushed
 
@@ -245,8 +284,15 @@ class StreamScorer:
         known.time = now or known.time
         return known
 
-    def _seconds(self, known: LiveSeries) -> Seconds | None:
-        """Time of the row that came last, for the season."""
-        if self.metadata.season is None or known.time is None:
+    def _times(self, known: LiveSeries, pushed: Pushed) -> Times | None:
+        """Time of the row that came last, for the season and for gaps."""
+        if self.clock is None or known.time is None:
             return None
-        return np.array([seconds(*known.time)], np.float64)
+        value = known.time[0].value
+        if isinstance(value, datetime) is (self.clock == "date"):
+            return np.array([seconds_of(value) if isinstance(value, datetime) else value], np.float64)
+        if not self._clock_is_told:
+            self._clock_is_told = True
+            usual = "dates and times" if self.clock == "date" else "numbers"
+            pushed.notes.append(f"times are not {usual} as in the training data; gaps in time are not looked for")
+        return None

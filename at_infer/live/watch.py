@@ -182,6 +182,8 @@ class Watch:
             None if reader.time_column is None else pending.times,
             pending.tags(reader),
         )
+        for note in pushed.notes:
+            self.say(f"note: {note}")
         for i, what in sorted(pushed.refused.items()):
             series = "" if reader.series_column is None else f"series {pending.series[i]!r}: "
             self._bad(pending.lines[i], series + what)
@@ -224,8 +226,9 @@ class Watch:
         tally = self.tally
         texts = []
         why = reasons(self.stream.scorer, pushed)
-        verdicts = zip(pushed.tags, pushed.score.tolist(), pushed.is_anomaly.tolist(), strict=True)
-        for i, (tag, score, is_anomaly) in enumerate(verdicts):
+        scores, verdicts = pushed.score.tolist(), pushed.is_anomaly.tolist()
+        for i in pushed.in_order():
+            tag, score, is_anomaly = pushed.tags[i], scores[i], verdicts[i]
             if tag is None:
                 continue
             tally.rows += 1

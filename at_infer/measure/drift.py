@@ -92,7 +92,7 @@ def find_drift(
     options, read = options or DriftOptions(), input_options or InputOptions()
     if scores is not None:
         metadata = read_model_metadata(Path(model))
-        stream = RowStream(str(data), read.columns(metadata))
+        stream = RowStream(str(data), read.columns(metadata, max_gap=0))
         written = _WrittenScores(scores, metadata, Path(model), stream)
         return _compare(stream, written.known, written, metadata, options, str(model), observe)
     with _scorer(model, engine_options) as scorer:
@@ -171,7 +171,7 @@ def _compare(
             f"{stream.source}: has at most {longest} rows in a series, too few for {SUSTAINED_BLOCKS} blocks of "
             f"{block_rows}; give more rows" + (", or a smaller block_rows=..." if options.block_rows else "")
         )
-    notes = list(scores.notes)
+    notes = [*scores.notes, *stream.notes]
     if known.next is None:
         notes.append(f"{model}: keeps no statistics of activity, so stuck sensors are not found; train anew for them")
     if short:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from at_infer.models.fusion import LARGEST
 from at_infer.models.metadata import Metadata
+from at_infer.models.spacing import Times
 from at_infer.models.views import ACTIVITY, FLOOR, NEXT, LinearPrediction, MovingMeans
 from at_infer.scoring.missing import Filler
-from at_infer.tables.clock import Times
 from at_infer.thresholds.choose import ChosenThreshold
 
 Floats = NDArray[np.float32]

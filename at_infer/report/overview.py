@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from at_infer.models.spacing import Clock
 from at_infer.report.levels import Envelope, Floats, Times, bucket_rows
 from at_infer.report.segments import SegmentFinder, Segments
 from at_infer.report.thresholds import Cuts, ThresholdCounts
-from at_infer.tables.clock import Clock
 from at_infer.tables.scores import ScoredChunk, ScoredFile
 
 MOST_SEGMENTS = 2000

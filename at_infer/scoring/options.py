@@ -7,6 +7,7 @@ from at_infer.config import Align, Config, Level, ScoreMode
 from at_infer.engines import Provider
 from at_infer.errors import ConfigError
 from at_infer.models.metadata import Metadata
+from at_infer.models.spacing import check_max_gap
 from at_infer.tables.columns import Columns
 from at_infer.threads import check_threads
 from at_infer.thresholds.choose import check_threshold
@@ -40,6 +41,8 @@ class ScoreOptions(Config):
     """A series shorter than a window is an error, gets no score, or is padded."""
     on_bad_rows: BadRows = "error"
     """A row that is not finite is an error, or the windows that hold it get no score."""
+    max_gap: int | None = None
+    """More of the model's usual steps than this between two rows begin a new stretch of the series; 0: none do."""
     explain: Explain = "none"
     """`top`: the feature with the largest error; `all`: the error of every feature."""
 
@@ -49,6 +52,7 @@ class ScoreOptions(Config):
         self._choice("on_bad_rows", BadRows)
         self._choice("explain", Explain)
         check_threshold(self.threshold, self.ratio)
+        check_max_gap(self.max_gap)
         if self.align == "last" and self.short_series == "pad":
             raise ConfigError("short series: align='last' has no score before a full window; use skip instead of pad")
         if self.delay is not None and self.align != "last":
@@ -79,20 +83,23 @@ class InputOptions(Config):
         if self.no_time and self.time_column is not None:
             raise ConfigError("time: `no_time` excludes `time_column`; give one of them")
 
-    def columns(self, known: Metadata) -> Columns:
-        """What is read of each file, for a model."""
+    def columns(self, known: Metadata, max_gap: int | None = None) -> Columns:
+        """What is read of each file, for a model; `max_gap` is that of the scores, for which times are read."""
         time = None if self.no_time else known.time_column if self.time_column is None else self.time_column
         if known.season is not None and time is None:
             raise ConfigError(
                 "time: the model subtracts a season and needs the time of every row; leave `no_time` out, or "
                 "train with season='none'"
             )
+        gaps = known.spacing is not None and known.spacing.longest_step(max_gap) is not None
+        clock = "date" if known.season is not None else known.spacing.clock if known.spacing and gaps else None
         return Columns(
             tuple(known.columns),
             time,
             None if self.one_series else known.series_column if self.series_column is None else self.series_column,
             self.series_per_file,
-            clock=known.season is not None,
+            clock=clock if time is not None else None,
+            needs_clock=known.season is not None,
         )
 
 

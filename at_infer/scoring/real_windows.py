@@ -61,9 +61,9 @@ def real_windows(source: str, model: WindowedModel, *, most: int | None = None) 
         clock=season is not None,
     )
     if season is not None:
-        if table.times is None:
+        if table.seconds is None:
             raise DataError(f"{source}: column {model.time_column!r} holds no dates and times; {NEEDED}")
-        season.subtract(table.values, table.times)
+        season.subtract(table.values, table.seconds)
     window, first = model.model.window, 0
     starts = []
     for _, rows in table.series:

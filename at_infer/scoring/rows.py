@@ -1,7 +1,8 @@
 """The scoring core: rows of any number of series in, scores of the same rows out. Pure numpy.
 
-`push` fills gaps, finds bad rows and cuts windows; the engine scores full batches of them; what comes back is merged to
-one score per row, smoothed, and given out by `take`. File, cluster, stream and Python scoring all call this.
+`push` finds gaps in time, fills missing values, finds bad rows and cuts windows; the engine scores full batches of
+them; what comes back is merged to one score per row, smoothed, and given out by `take`. File, cluster, stream and
+Python scoring all call this.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from at_infer.errors import DataError, EngineError
-from at_infer.models.season import Seconds
+from at_infer.models.spacing import Times, find_gaps
 from at_infer.scoring.missing import Filler
 from at_infer.scoring.series import (
     Bools,
@@ -20,6 +21,7 @@ from at_infer.scoring.series import (
     ScoredRows,
     ScoringCounts,
     SeriesState,
+    Stretch,
     Unscored,
     short_series_message,
 )
@@ -31,17 +33,17 @@ ScoreWindows = Callable[[Floats], Floats]
 
 
 class _Windows(NamedTuple):
-    """Windows of one series in a batch."""
+    """Windows of one stretch in a batch."""
 
-    series: SeriesState
+    stretch: Stretch
     starts: Starts
     bad: Bools
 
 
 class _Until(NamedTuple):
-    """So many rows of the series have come."""
+    """So many rows of the stretch have come."""
 
-    series: SeriesState
+    stretch: Stretch
     rows: int
 
 
@@ -51,8 +53,8 @@ class _Batch:
 
     windows: Floats
     filled: int = 0
-    work: list[_Windows | _Until | SeriesState] = field(default_factory=list)
-    """In order: windows of a series, rows that have come, or the end of a series."""
+    work: list[_Windows | _Until | Stretch] = field(default_factory=list)
+    """In order: windows of a stretch, rows that have come, or the end of a stretch."""
 
 
 class RowScorer:
@@ -80,11 +82,16 @@ class RowScorer:
         self.ready: list[ScoredRows] = []
 
     def start(self, name: str = "", *, last: Floats | None = None) -> SeriesState:
-        """A series begins; `last` are values before its first row that gaps may repeat."""
-        settings = self.settings
+        """A series begins; `last` are values before its first row that missing ones may repeat."""
         self.counts.series += 1
-        return SeriesState(
-            name,
+        series = SeriesState(name)
+        series.stretch = self._stretch(series, last)
+        return series
+
+    def _stretch(self, series: SeriesState, last: Floats | None = None) -> Stretch:
+        settings = self.settings
+        return Stretch(
+            series,
             Filler(settings.fill, settings.mean, last),
             self.layout.merger(settings.window_channels),
             settings.finish(),
@@ -99,38 +106,65 @@ class RowScorer:
         rows: Floats,
         where: str = "rows",
         first_row: int = 0,
-        times: Seconds | None = None,
+        times: Times | None = None,
     ) -> None:
         """Take the next rows (r,F) of a series, changed in place; `where` and `first_row` are for messages.
 
-        A model with a season needs their times, in seconds since 1970.
+        A model with a season needs their times, in seconds since 1970; gaps are found by them.
         """
         if self.settings.season is not None:
             self.settings.season.subtract(rows, times)
-        bad = self._prepare(series, rows, where, first_row)
-        n, stride = self.layout.window, self.layout.stride
-        series.buffer = np.concatenate([series.buffer, rows])
-        series.bad = np.concatenate([series.bad, bad])
-        series.rows += len(rows)
-        self.counts.rows += len(rows)
-        starts = np.arange(series.next_start, series.rows - n + 1, stride, dtype=np.int64)
-        if len(starts):
-            self._enqueue(series, starts)
-            series.next_start = int(starts[-1]) + stride
-        scored = series.next_start - stride + n if series.next_start else 0  # rows that end a window, or are before
-        if self.layout.align == "last" and scored < series.rows:
-            self.batch.work.append(_Until(series, series.rows))
-        keep = min(n, len(series.buffer))
-        series.buffer, series.bad = series.buffer[-keep:], series.bad[-keep:]
+        done = 0
+        if self.settings.longest_step is not None and times is not None and len(times):
+            for gap in find_gaps(times, self.settings.longest_step, series.time).tolist():
+                if gap > done:
+                    self._push(series.stretch, rows[done:gap], where, first_row + done)
+                self._cross_gap(series)
+                done = gap
+            series.time = float(times[-1])
+        self._push(series.stretch, rows[done:], where, first_row + done)
 
     def end(self, series: SeriesState) -> None:
         """No more rows of this series."""
+        n, policy = self.layout.window, self.settings.short_series
+        longest = max(series.longest, series.stretch.rows)
+        if longest < n:
+            if policy == "error" or (policy == "pad" and longest == 0):
+                raise DataError(short_series_message(series.name, longest, n, gaps=series.gaps > 0))
+            self.counts.short_series += 1
+        self._end(series.stretch)
+
+    def _cross_gap(self, series: SeriesState) -> None:
+        """What comes next has nothing to do with what came before."""
+        series.gaps, series.longest = series.gaps + 1, max(series.longest, series.stretch.rows)
+        self._end(series.stretch)
+        series.stretch = self._stretch(series)
+        self.counts.gaps += 1
+
+    def _push(self, stretch: Stretch, rows: Floats, where: str, first_row: int) -> None:
+        bad = self._prepare(stretch, rows, where, first_row)
+        n, stride = self.layout.window, self.layout.stride
+        stretch.buffer = np.concatenate([stretch.buffer, rows])
+        stretch.bad = np.concatenate([stretch.bad, bad])
+        stretch.rows += len(rows)
+        self.counts.rows += len(rows)
+        starts = np.arange(stretch.next_start, stretch.rows - n + 1, stride, dtype=np.int64)
+        if len(starts):
+            self._enqueue(stretch, starts)
+            stretch.next_start = int(starts[-1]) + stride
+        scored = stretch.next_start - stride + n if stretch.next_start else 0  # rows that end a window, or are before
+        if self.layout.align == "last" and scored < stretch.rows:
+            self.batch.work.append(_Until(stretch, stretch.rows))
+        keep = min(n, len(stretch.buffer))
+        stretch.buffer, stretch.bad = stretch.buffer[-keep:], stretch.bad[-keep:]
+
+    def _end(self, stretch: Stretch) -> None:
         n = self.layout.window
-        if series.rows < n:
-            self._short(series)
-        elif series.rows - n > series.next_start - self.layout.stride and self.layout.align == "window":
-            self._enqueue(series, np.array([series.rows - n], np.int64))
-        self.batch.work.append(series)
+        if stretch.rows < n:
+            self._short(stretch)
+        elif stretch.rows - n > stretch.next_start - self.layout.stride and self.layout.align == "window":
+            self._enqueue(stretch, np.array([stretch.rows - n], np.int64))
+        self.batch.work.append(stretch)
 
     def flush(self) -> None:
         """Score what is waiting."""
@@ -142,10 +176,10 @@ class RowScorer:
         ready, self.ready = self.ready, []
         return ready
 
-    def _prepare(self, series: SeriesState, rows: Floats, where: str, first_row: int) -> Bools:
-        """Fill gaps in place by the model's policy; a row that is still not finite is bad, or an error."""
+    def _prepare(self, stretch: Stretch, rows: Floats, where: str, first_row: int) -> Bools:
+        """Fill missing values in place by the model's policy; a row that is still not finite is bad, or an error."""
         complete = np.isfinite(rows).all()
-        series.filler.apply(rows)  # it remembers the last row
+        stretch.filler.apply(rows)  # it remembers the last row
         if complete or (finite := np.isfinite(rows)).all():
             return np.zeros(len(rows), np.bool_)
         if self.settings.on_bad_rows == "error":
@@ -158,16 +192,16 @@ class RowScorer:
         rows[~finite] = 0.0  # never seen: windows with this row get no score
         return np.asarray(~finite.all(axis=1))
 
-    def _enqueue(self, series: SeriesState, starts: Starts) -> None:
+    def _enqueue(self, stretch: Stretch, starts: Starts) -> None:
         n = self.layout.window
-        first = series.rows - len(series.buffer)  # row of the series that the buffer starts with
-        views = sliding_window_view(series.buffer, n, axis=0)  # (rows, F, N), no copy
+        first = stretch.rows - len(stretch.buffer)  # row of the stretch that the buffer starts with
+        views = sliding_window_view(stretch.buffer, n, axis=0)  # (rows, F, N), no copy
         at = starts - first
         bad = np.zeros(len(starts), np.bool_)
-        if series.bad.any():
-            before = np.concatenate([[0], np.cumsum(series.bad)])
+        if stretch.bad.any():
+            before = np.concatenate([[0], np.cumsum(stretch.bad)])
             bad = before[at + n] > before[at]
-        self._count(series, starts, bad)
+        self._count(stretch, starts, bad)
         done = 0
         batch = self.batch
         while done < len(starts):
@@ -176,7 +210,7 @@ class RowScorer:
             step = self.layout.stride
             chosen = views[at[done] : at[done] + (count - 1) * step + 1 : step]
             batch.windows[batch.filled : batch.filled + count] = chosen.transpose(0, 2, 1)
-            batch.work.append(_Windows(series, starts[part], bad[part]))
+            batch.work.append(_Windows(stretch, starts[part], bad[part]))
             batch.filled += count
             done += count
             if batch.filled == len(batch.windows):
@@ -194,18 +228,18 @@ class RowScorer:
         done = 0
         for item in batch.work:
             match item:
-                case SeriesState():
+                case Stretch():
                     self._emit(item, item.finisher.add(item.merger.end(item.rows)))
                     self._emit(item, item.finisher.end())
-                case _Until(series, rows):
-                    self._emit(series, series.finisher.add(series.merger.until(rows)))
-                case _Windows(series, starts, bad):
+                case _Until(stretch, rows):
+                    self._emit(stretch, stretch.finisher.add(stretch.merger.until(rows)))
+                case _Windows(stretch, starts, bad):
                     of_windows = scores[done : done + len(starts)]
                     done += len(starts)
-                    bad = bad | self._without_score(series, starts, of_windows, bad)
+                    bad = bad | self._without_score(stretch, starts, of_windows, bad)
                     if bad.any():
                         of_windows = np.where(bad[:, None, None], np.float32(np.nan), of_windows)
-                    self._emit(series, series.finisher.add(series.merger.add(starts, of_windows)))
+                    self._emit(stretch, stretch.finisher.add(stretch.merger.add(starts, of_windows)))
         batch.filled = 0
         batch.work.clear()
 
@@ -214,59 +248,57 @@ class RowScorer:
         if not self.batch.filled:
             return False
         last = next(item for item in reversed(self.batch.work) if isinstance(item, _Windows))
-        return last.series.first_row + int(last.starts[-1]) + self.layout.window > self.skip_before
+        return last.stretch.first_row + int(last.starts[-1]) + self.layout.window > self.skip_before
 
-    def _count(self, series: SeriesState, starts: Starts, bad: Bools, *, again: bool = False) -> None:
+    def _count(self, stretch: Stretch, starts: Starts, bad: Bools, *, again: bool = False) -> None:
         """Count windows, or with `again` only what has turned out to be bad."""
         owned = np.ones(len(starts), np.bool_)
         if self.counted is not None:
-            last = np.minimum(series.first_row + starts + self.layout.window, self.counts.rows) - 1
+            last = np.minimum(stretch.first_row + starts + self.layout.window, self.counts.rows) - 1
             owned = (last >= self.counted.start) & (last < self.counted.stop)
         self.counts.windows += 0 if again else int(owned.sum())
         self.counts.bad_windows += int((bad & owned).sum())
 
-    def _without_score(self, series: SeriesState, starts: Starts, scores: Floats, bad: Bools) -> Bools:
+    def _without_score(self, stretch: Stretch, starts: Starts, scores: Floats, bad: Bools) -> Bools:
         """Windows whose values are so large that the engine overflows: bad like those with a bad row, or an error."""
         if self.settings.on_bad_rows == "keep":
             return np.zeros(len(starts), np.bool_)
         overflown: Bools = ~np.isfinite(scores).all(axis=(1, 2)) & ~bad
         if overflown.any():
             if self.settings.on_bad_rows == "error":
-                first = series.first_row + int(starts[overflown.argmax()])
+                first = stretch.first_row + int(starts[overflown.argmax()])
                 last = min(first + self.layout.window, self.counts.rows) - 1
                 raise DataError(
                     f"rows {first} to {last}: the engine finds no finite score, a value is far too large; mend the "
                     f"row, or pass on_bad_rows='null'"
                 )
-            self._count(series, starts, overflown, again=True)
+            self._count(stretch, starts, overflown, again=True)
         return overflown
 
     def _rows_of_batch(self) -> str:
         """For messages."""
         groups = [item for item in self.batch.work if isinstance(item, _Windows)]
         first, last = groups[0], groups[-1]
-        begin = first.series.first_row + int(first.starts[0])
-        end = last.series.first_row + int(last.starts[-1]) + self.layout.window
+        begin = first.stretch.first_row + int(first.starts[0])
+        end = last.stretch.first_row + int(last.starts[-1]) + self.layout.window
         return f"rows {begin} to {min(end, self.counts.rows) - 1}"  # a padded series ends before its window
 
-    def _emit(self, series: SeriesState, rows: Floats) -> None:
+    def _emit(self, stretch: Stretch, rows: Floats) -> None:
         if len(rows):
-            self.ready.append(ScoredRows(series, rows))
+            self.ready.append(ScoredRows(stretch, rows))
 
-    def _short(self, series: SeriesState) -> None:
-        """A series without a single full window."""
-        n, policy = self.layout.window, self.settings.short_series
-        if policy == "error" or (policy == "pad" and series.rows == 0):
-            raise DataError(short_series_message(series.name, series.rows, n))
-        self.counts.short_series += 1
-        if policy == "skip":
+    def _short(self, stretch: Stretch) -> None:
+        """A stretch without a single full window: a few rows between two gaps are no error, whatever the policy."""
+        n, series = self.layout.window, stretch.series
+        self.counts.short_stretches += series.gaps > 0
+        if self.settings.short_series != "pad":
             if self.layout.align == "window":  # the other one gives out rows without a score by itself
-                series.merger = Unscored(self.settings.window_channels)
+                stretch.merger = Unscored(self.settings.window_channels)
             return
         # The first row repeated in front, as if nothing had happened before.
-        missing = n - series.rows
-        series.buffer = np.concatenate([np.repeat(series.buffer[:1], missing, axis=0), series.buffer])
-        series.bad = np.concatenate([np.repeat(series.bad[:1], missing), series.bad])
-        series.merger = Padded(self.settings.window_channels, missing)
-        series.rows = n
-        self._enqueue(series, np.zeros(1, np.int64))
+        missing = n - stretch.rows
+        stretch.buffer = np.concatenate([np.repeat(stretch.buffer[:1], missing, axis=0), stretch.buffer])
+        stretch.bad = np.concatenate([np.repeat(stretch.bad[:1], missing), stretch.bad])
+        stretch.merger = Padded(self.settings.window_channels, missing)
+        stretch.rows = n
+        self._enqueue(stretch, np.zeros(1, np.int64))

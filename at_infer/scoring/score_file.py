@@ -48,9 +48,13 @@ class Summary:
     segments: int
     """Runs of anomalous rows."""
     unscored_rows: int
-    """Rows without a score: in bad windows, in skipped series, or before a first full window."""
+    """Rows without a score: in bad windows, in skipped series or short stretches, or before a first full window."""
     bad_windows: int
     short_series: int
+    gaps: int
+    """Gaps in time; each begins a new stretch of its series."""
+    short_stretches: int
+    """Stretches between gaps that are shorter than a window."""
     threshold: float
     score_mode: str
     batch_size: int
@@ -93,13 +97,13 @@ def score_file(
     model = Path(engine) if isinstance(engine, str | Path) else engine.path
     check_writable(output, overwrite=overwrite, inputs=[model, sidecar_path(model)], say=say)
     with Scorer(engine, options, engine_options) as scorer:
-        columns = (input_options or InputOptions()).columns(scorer.metadata)
+        columns = (input_options or InputOptions()).columns(scorer.metadata, scorer.options.max_gap)
         stream = RowStream(str(source), columns)
         _refuse_output_as_input(stream, output)
         check_names(columns, added_columns(scorer))
         parts = Parts(output)
         batch_size = _begin(parts, scorer, stream, resume=resume)
-        for note in scorer.notes:
+        for note in [*scorer.notes, *stream.notes]:
             say(f"note: {note}")
         with _kept_if_it_fails(parts):
             return _score(scorer, stream, parts, batch_size, observe)
@@ -247,6 +251,8 @@ def _score(scorer: Scorer, stream: RowStream, parts: Parts, batch_size: int, obs
         unscored_rows=verdicts.unscored_rows,
         bad_windows=counts.bad_windows,
         short_series=counts.short_series,
+        gaps=counts.gaps,
+        short_stretches=counts.short_stretches,
         threshold=scorer.threshold,
         score_mode=scorer.config.mode,
         batch_size=batch_size,

@@ -22,13 +22,14 @@ from at_infer.models.criterion import (
 )
 from at_infer.models.fusion import Fusion
 from at_infer.models.metadata import Metadata
+from at_infer.models.spacing import Clock, Times
 from at_infer.models.views import LEVEL_STEP
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.rows import RowScorer
 from at_infer.scoring.series import Bools
 from at_infer.scoring.settings import Finisher, RowSettings
 from at_infer.scoring.windows import Floats, MovingMean, WindowLayout
-from at_infer.tables.clock import times_to_seconds
+from at_infer.tables.clock import FOR_GAPS, NEEDED, times_to_numbers
 from at_infer.thresholds.choose import choose_for_scoring
 
 BATCH_SIZES = (4, 8, 16, 32)  # more was never faster on a CPU, and takes memory
@@ -99,6 +100,11 @@ class Scorer:
                 delay=split_delay(self.metadata.model, self.config.mode, self.delay)[0],
             )
             self._check_outputs()
+            if self.metadata.spacing is None and self.options.max_gap:
+                raise ConfigError(
+                    f"max gap: {self.engine.path} does not know the usual time from row to row; leave it out, or train "
+                    f"with a time column"
+                )
         except BaseException:
             self.close()
             raise
@@ -110,7 +116,8 @@ class Scorer:
     def score(self, rows: ArrayLike, times: Sequence[Any] | NDArray[Any] | None = None) -> Scores:
         """Scores and verdicts of one series of rows (n,F), raw values in the order of the model's columns.
 
-        A model with a season needs their times: datetime, numpy.datetime64 or ISO 8601 texts.
+        A model with a season needs their times: datetime, numpy.datetime64 or ISO 8601 texts; so do gaps in time,
+        which begin the series anew, and which numbers tell as well if the training data had them.
         """
         with np.errstate(over="ignore"):  # what is too large is found below
             values = np.array(rows, np.float32, ndmin=2)
@@ -119,14 +126,34 @@ class Scorer:
             raise DataError(f"rows: have shape {list(values.shape)}, the model takes (n, {features})")
         if times is not None and len(times) != len(values):
             raise DataError(f"times: there are {len(times)} of {len(values)} rows")
-        seconds = None if times is None or self.metadata.season is None else times_to_seconds(times)
         core = self.rows(self.batch_size_for(len(values)))
         series = core.start()
-        core.push(series, values, times=seconds)
+        core.push(series, values, times=None if times is None else self._known_times(times))
         core.end(series)
         core.flush()
         found = np.concatenate([np.empty(0, np.float32), *(part.channels[:, 0] for part in core.take())])
         return Scores(found, self.verdict(found))
+
+    def _known_times(self, times: Sequence[Any] | NDArray[Any]) -> Times | None:
+        """As the season and gaps need them."""
+        clock = self.clock
+        if clock is None:
+            return None
+        return times_to_numbers(times, clock, FOR_GAPS if self.metadata.season is None else NEEDED)
+
+    @property
+    def clock(self) -> Clock | None:
+        """How times must count to be of use; None: they are not."""
+        known = self.metadata
+        if known.season is not None:
+            return "date"
+        return None if known.spacing is None or self.longest_step is None else known.spacing.clock
+
+    @property
+    def longest_step(self) -> float | None:
+        """A longer time from row to row is a gap; None: gaps are not looked for."""
+        known, asked = self.metadata.spacing, self.options.max_gap
+        return None if known is None else known.longest_step(asked)
 
     def verdict(self, scores: Floats) -> Bools:
         """True where the score exceeds the threshold; never for a row without a score."""
@@ -142,6 +169,7 @@ class Scorer:
             mean=known.scaler.mean,
             fill=known.fill,
             season=known.season,
+            longest_step=self.longest_step,
             short_series=options.short_series,
             on_bad_rows=options.on_bad_rows,
             **self._last_step(),

@@ -1,6 +1,6 @@
 """One series under way through the scoring core, and what happens to it when it is too short. Pure numpy."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,14 +23,41 @@ class ScoringCounts:
     """Windows not scored because of a bad row, or because the engine found no finite score."""
     series: int = 0
     short_series: int = 0
-    """Series shorter than a window, skipped or padded."""
+    """Series without a single full window, skipped or padded."""
+    gaps: int = 0
+    """Gaps in time, each of which begins a new stretch of its series."""
+    short_stretches: int = 0
+    """Stretches shorter than a window, of series that have gaps."""
 
 
 @dataclass(slots=True, eq=False)
 class SeriesState:
-    """One series under way."""
+    """One series under way. Gaps in time cut it into stretches, each scored as if it were a series of its own."""
 
     name: str
+    stretch: "Stretch" = field(init=False)
+    """The current one."""
+    time: float | None = None
+    """Of the last row, if gaps are looked for."""
+    gaps: int = 0
+    longest: int = 0
+    """Rows of the longest stretch before the current one."""
+
+    def remember(self) -> dict[str, Any]:
+        """All that the scores of rows to come depend on; nothing may wait for the engine, and no row may be bad."""
+        return self.stretch.remember() | ({} if self.time is None else {"time": self.time})
+
+    def recall(self, kept: dict[str, Any]) -> None:
+        """Go on where `remember` was asked."""
+        self.time = kept.get("time")
+        self.stretch.recall(kept)
+
+
+@dataclass(slots=True, eq=False)
+class Stretch:
+    """Rows of a series without a gap in time."""
+
+    series: SeriesState
     filler: Filler
     merger: Merger
     finisher: Finisher
@@ -43,8 +70,10 @@ class SeriesState:
     next_start: int = 0
 
     def remember(self) -> dict[str, Any]:
-        """All that the scores of rows to come depend on; nothing may wait for the engine, and no row may be bad."""
-        own = {"rows": self.rows, "next_start": self.next_start, "buffer": self.buffer}
+        """As of the series."""
+        own: dict[str, Any] = {"rows": self.rows, "next_start": self.next_start, "buffer": self.buffer}
+        if isinstance(self.merger, LastOfWindow) and len(self.merger.tail):
+            own |= {"tail": self.merger.tail, "tail_first": self.merger.tail_first}
         return own | {f"finisher.{name}": value for name, value in self.finisher.remember().items()}
 
     def recall(self, kept: dict[str, Any]) -> None:
@@ -55,6 +84,8 @@ class SeriesState:
             self.filler.last = self.buffer[-1].copy()
         assert isinstance(self.merger, LastOfWindow), "only rows that are scored one by one have a memory"
         self.merger.done = max(0, self.rows - self.merger.delay)
+        if "tail" in kept:
+            self.merger.tail, self.merger.tail_first = kept["tail"], kept["tail_first"]
         own = "finisher."
         self.finisher.recall({name.removeprefix(own): v for name, v in kept.items() if name.startswith(own)})
 
@@ -74,16 +105,26 @@ class SeriesState:
 
 
 class ScoredRows(NamedTuple):
-    """Consecutive rows of one series whose scores are final."""
+    """Consecutive rows of one series, without a gap in time, whose scores are final."""
 
-    series: SeriesState
+    stretch: Stretch
     channels: Floats
     """(r,C), the score first; NaN: no score."""
 
+    @property
+    def series(self) -> SeriesState:
+        """That they belong to."""
+        return self.stretch.series
 
-def short_series_message(name: str, rows: int, window: int) -> str:
-    """What is wrong with a series that has no full window."""
+
+def short_series_message(name: str, rows: int, window: int, *, gaps: bool = False) -> str:
+    """What is wrong with a series that has no full window; with gaps, `rows` is the longest stretch between them."""
     who = f"series {name!r}" if name else "the input"
+    if gaps:
+        return (
+            f"{who}: has at most {rows} rows without a gap in time, fewer than the model's window of {window}; pass "
+            f"short_series='skip' or short_series='pad', or max_gap=0"
+        )
     ways = "short_series='skip' or short_series='pad'" if rows else "short_series='skip'"
     return f"{who}: has {rows} rows, fewer than the model's window of {window}; pass {ways}"
 

@@ -39,6 +39,8 @@ class RowSettings:
     fill: Fill = "error"
     season: Season | None = None
     """Subtracted from the rows before anything else, gaps included: a gap repeats a deviation from the season."""
+    longest_step: float | None = None
+    """A longer time between two rows is a gap: windows never cross it, and whatever looks back begins anew."""
     window_channels: int = 1
     """What the engine says of each row of a window."""
     channels: int = 1

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -10,11 +10,13 @@ import polars.selectors as cs
 from numpy.typing import NDArray
 
 from at_infer.errors import DataError
+from at_infer.models.spacing import Clock, Times
 from at_infer.tables.files import InputFile
 
 Seconds = NDArray[np.float64]
 
 NEEDED = "the model subtracts a season and needs dates and times"
+FOR_GAPS = "gaps in time are found by it; pass max_gap=0 to do without"
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -35,33 +37,52 @@ def seconds_of(time: datetime) -> float:
     return (known - _START) // _MICROSECOND / 1e6
 
 
-def column_seconds(column: pl.Series, where: str) -> Seconds:
+def clock_fits(dtype: pl.DataType, clock: Clock) -> bool:
+    """May a column of this type hold times that count like that?"""
+    return can_be_clock(dtype) if clock == "date" else dtype.is_numeric()
+
+
+def column_times(column: pl.Series, clock: Clock, where: str, why: str = NEEDED) -> Times:
+    """Seconds since 1970, or the numbers themselves; `why` says in an error what they are needed for."""
+    return column_seconds(column, where, why) if clock == "date" else column.cast(pl.Float64).to_numpy()
+
+
+def column_seconds(column: pl.Series, where: str, why: str = NEEDED) -> Seconds:
     """Of dates, dates and times, or ISO 8601 texts, none of them missing."""
     if is_clock(column.dtype):
         return column.cast(pl.Datetime("us", getattr(column.dtype, "time_zone", None))).to_physical().to_numpy() / 1e6
     if column.dtype != pl.String:
-        raise DataError(f"{where}: is {column.dtype}; {NEEDED}")
+        raise DataError(f"{where}: is {column.dtype}; {why}")
     try:
         return np.array([seconds_of(datetime.fromisoformat(text)) for text in column], np.float64)
     except ValueError as error:
-        raise DataError(f"{where}: {error}; {NEEDED}") from None
+        raise DataError(f"{where}: {error}; {why}") from None
 
 
-def times_to_seconds(times: Sequence[Any] | NDArray[Any]) -> Seconds:
+def times_to_numbers(times: Sequence[Any] | NDArray[Any], clock: Clock, why: str) -> Times:
+    """Of times in memory: seconds since 1970, or the numbers themselves."""
+    if clock == "date":
+        return times_to_seconds(times, why)
+    try:
+        numbers = np.asarray(times, np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"times: {error}; {why}") from None
+    if np.isnan(numbers).any():
+        raise DataError(f"times: one is missing; {why}")
+    return numbers
+
+
+def times_to_seconds(times: Sequence[Any] | NDArray[Any], why: str = NEEDED) -> Seconds:
     """Of datetime, numpy.datetime64 or ISO 8601 texts in memory."""
     if isinstance(times, np.ndarray) and times.dtype.kind == "M":
         times = times.astype("datetime64[us]")
     try:
         column = times if isinstance(times, pl.Series) else pl.Series(times)
     except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"times: {error}; {NEEDED}") from None
+        raise DataError(f"times: {error}; {why}") from None
     if column.null_count():
-        raise DataError(f"times: one is missing; {NEEDED}")
-    return column_seconds(column, "times")
-
-
-Times = NDArray[np.float64]
-Clock = Literal["date", "number"]
+        raise DataError(f"times: one is missing; {why}")
+    return column_seconds(column, "times", why)
 
 
 def find_clock(file: InputFile, column: str | None) -> Clock | None:

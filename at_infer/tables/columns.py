@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from at_infer.models.spacing import Clock
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -25,8 +27,10 @@ class Columns:
     time_column: str | None
     series_column: str | None
     series_per_file: bool
-    clock: bool = False
-    """Are the times of the rows wanted as seconds since 1970?"""
+    clock: Clock | None = None
+    """How the times of the rows must count to be of use; None: nobody wants them."""
+    needs_clock: bool = False
+    """Is it an error if they do not count like that? Otherwise gaps in time stay unknown, which is said."""
 
     @property
     def keys(self) -> list[str]:
@@ -65,3 +69,7 @@ class Survey:
     """Series of the series column, and the row that each starts with."""
     dtypes: tuple[tuple[str, str], ...] = ()
     """Types of the key columns."""
+    gaps: tuple[int, ...] = ()
+    """Rows that a gap in time lies before, within a series."""
+    span: tuple[float, float] | None = None
+    """Times of the first and the last row; None if gaps are not looked for."""

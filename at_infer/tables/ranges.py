@@ -10,12 +10,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from at_infer.errors import DataError, OutputError
+from at_infer.models.spacing import find_gaps
 from at_infer.output import atomic_path
 from at_infer.tables.columns import Columns, FileRows, Place, Survey
 from at_infer.tables.files import InputFile, reading, source_files
 from at_infer.tables.order import SeriesAndTime
 from at_infer.tables.parts import ROW_GROUP_ROWS, polars_errors_as_os_errors, scored_frame
-from at_infer.tables.row_stream import Carried, Chunk, carry, check_columns, numbers_and_keys, seconds
+from at_infer.tables.row_stream import Carried, Chunk, carry, check_columns, numbers_and_keys, wanted_times
 from at_infer.tables.table import read_metadata
 
 LOOK_BACK_ROWS = (1 << 12, 1 << 20)
@@ -44,19 +45,29 @@ def find_places(source: str, *, series_per_file: bool) -> list[Place]:
     return found
 
 
-def survey(place: Place, columns: Columns) -> Survey:
-    """Check a file's columns and find its series; only the series column is read."""
+def survey(place: Place, columns: Columns, longest_step: float | None = None) -> Survey:
+    """Check a file's columns and find its series and, by `longest_step`, gaps; only key columns are read."""
     file = open_place(place)
     if file.rows == 0:
         return Survey(0, (), ())
     check_columns(file, file, columns)
     order = SeriesAndTime(None, columns.series_column)
     order.enter(place.name, 0)
-    if columns.series_column is not None:
-        for first, chunk in file.chunks([columns.series_column]):
+    keys = [columns.series_column] if columns.series_column is not None else []
+    if longest_step is not None and columns.clock is not None and columns.time_column is not None:
+        keys.append(columns.time_column)
+    gaps: list[int] = []
+    span: tuple[float, float] | None = None
+    for first, chunk in file.chunks(keys):
+        if columns.series_column is not None:
             order.take(chunk, first)
+        times = wanted_times(chunk, place.name, columns) if columns.time_column in keys else None
+        if times is not None and longest_step is not None:
+            gaps += (first + find_gaps(times, longest_step, None if span is None else span[1])).tolist()
+            span = float(times[0] if span is None else span[0]), float(times[-1])
     dtypes = tuple((key, str(file.schema[key])) for key in columns.keys)
-    return Survey(file.rows, tuple(order.starts.items()), dtypes)
+    inside = set(gaps).difference(order.starts.values())
+    return Survey(file.rows, tuple(order.starts.items()), dtypes, tuple(sorted(inside)), span)
 
 
 def read_rows(parts: Sequence[FileRows], columns: Columns) -> Iterator[Chunk]:
@@ -72,7 +83,7 @@ def read_rows(parts: Sequence[FileRows], columns: Columns) -> Iterator[Chunk]:
             if columns.keys:
                 order.take(frame, row)
             carried = carry(frame, row, part.place.name, columns)
-            times = seconds(frame, part.place.name, columns)
+            times = wanted_times(frame, part.place.name, columns)
             yield Chunk(part.place.name, part.first + first, values, carried, [], times)
 
 
@@ -81,7 +92,7 @@ def last_values(
 ) -> dict[str, tuple[np.float32, float | None]]:
     """The last value of each column in these rows, if it has one, looking back no further than needed; and its time."""
     found: dict[str, tuple[np.float32, float | None]] = {}
-    clock = [columns.time_column] if columns.clock and columns.time_column is not None else []
+    clock = [columns.time_column] if columns.needs_clock and columns.time_column is not None else []
     block, largest = LOOK_BACK_ROWS
     for part in reversed(parts):
         file, end = open_place(part.place), part.end
@@ -89,7 +100,7 @@ def last_values(
             first = max(part.first, end - block)
             missing = [name for name in names if name not in found]
             for _, chunk in file.between(first, end).chunks([*missing, *clock]):
-                times = seconds(chunk, part.place.name, columns)
+                times = wanted_times(chunk, part.place.name, columns) if clock else None
                 for name in missing:
                     values = chunk[name].cast(pl.Float32).to_numpy()  # nulls become NaN
                     known = np.flatnonzero(~np.isnan(values))

@@ -12,7 +12,8 @@ import polars.selectors as cs
 from numpy.typing import NDArray
 
 from at_infer.errors import DataError
-from at_infer.tables.clock import NEEDED, Clock, Seconds, Times, can_be_clock, column_seconds, find_clock, read_times
+from at_infer.models.spacing import Clock, Times
+from at_infer.tables.clock import FOR_GAPS, NEEDED, clock_fits, column_times, find_clock, read_times
 from at_infer.tables.columns import Columns
 from at_infer.tables.files import InputFile, listed, reading, source_files
 from at_infer.tables.order import SeriesAndTime
@@ -35,8 +36,8 @@ class Chunk:
     """Time and series of the rows, or their number."""
     starts: list[tuple[int, str]]
     """Rows of this chunk that begin a series, and its name."""
-    times: Seconds | None = None
-    """Since 1970, if the columns ask for a clock."""
+    times: Times | None = None
+    """Seconds since 1970, or numbers, if the columns ask for a clock and the time column has it."""
 
     def runs(self) -> Iterator[tuple[int, int, str | None]]:
         """Rows of one series each, with its name where it begins."""
@@ -94,6 +95,15 @@ class RowStream:
         """How the time column counts; None if rows can only be numbered."""
         return find_clock(next(file for file in self.files if file.rows), self.columns.time_column)
 
+    @property
+    def notes(self) -> list[str]:
+        """What a user should know of the way these rows are read."""
+        columns, full = self.columns, next(file for file in self.files if file.rows)
+        if columns.clock is None or columns.time_column is None:
+            return []
+        dtype = full.schema[columns.time_column]
+        return [] if clock_fits(dtype, columns.clock) else [other_clock(columns, str(dtype), self.source)]
+
     def times(self, chunk: Chunk) -> Times | None:
         """Of the rows of a chunk: milliseconds since 1970, or the numbers themselves."""
         if self.clock is None or self.columns.time_column is None or not len(chunk.values):
@@ -131,7 +141,7 @@ class RowStream:
                 starts = [(max(at, done) - row, prefix + name) for name, at in new]
             else:
                 starts = [(0, str(file.path) if columns.series_per_file else "")] if begins and first == 0 else []
-            carried, times = carry(frame, row, str(file.path), columns), seconds(frame, str(file.path), columns)
+            carried, times = carry(frame, row, str(file.path), columns), wanted_times(frame, str(file.path), columns)
             yield Chunk(str(file.path), first, values, carried, starts, times)
 
 
@@ -150,7 +160,7 @@ def check_columns(file: InputFile, head: InputFile, columns: Columns) -> None:
         dtype = file.schema[name]
         if not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)):
             raise DataError(f"{file.path}: column {name!r} is {dtype}, not numeric; the model needs numbers")
-    if columns.clock and not can_be_clock(file.schema[str(columns.time_column)]):
+    if columns.needs_clock and not clock_fits(file.schema[str(columns.time_column)], "date"):
         name = str(columns.time_column)
         raise DataError(f"{file.path}: column {name!r} is {file.schema[name]}; {NEEDED}")
     for name in keys:
@@ -161,6 +171,15 @@ def check_columns(file: InputFile, head: InputFile, columns: Columns) -> None:
             raise DataError(
                 f"{file.path}: column {name!r} is {dtype} but in {head.path} it is {first}; use the same type"
             )
+
+
+def other_clock(columns: Columns, dtype: str, source: str) -> str:
+    """Why gaps are not looked for."""
+    usual = "dates and times" if columns.clock == "date" else "numbers"
+    return (
+        f"{source}: column {columns.time_column!r} is {dtype}, the model was trained on {usual}; gaps in time are not "
+        f"looked for"
+    )
 
 
 def numbers_and_keys(file: InputFile, columns: Columns) -> Iterator[tuple[int, NDArray[np.float32], pl.DataFrame]]:
@@ -177,11 +196,15 @@ def numbers_and_keys(file: InputFile, columns: Columns) -> Iterator[tuple[int, N
         yield first, frame.select(cs.by_name(*features)).to_numpy(order="c"), frame
 
 
-def seconds(frame: pl.DataFrame, file: str, columns: Columns) -> Seconds | None:
-    """Times of some rows, if they are wanted."""
-    if not columns.clock or columns.time_column is None:
+def wanted_times(frame: pl.DataFrame, file: str, columns: Columns) -> Times | None:
+    """Times of some rows, if they are wanted and can be told."""
+    if columns.clock is None or columns.time_column is None:
         return None
-    return column_seconds(frame[columns.time_column], f"{file}: column {columns.time_column!r}")
+    column = frame[columns.time_column]
+    if not clock_fits(column.dtype, columns.clock):
+        return None
+    why = NEEDED if columns.needs_clock else FOR_GAPS
+    return column_times(column, columns.clock, f"{file}: column {columns.time_column!r}", why)
 
 
 def carry(frame: pl.DataFrame, row: int, file: str, columns: Columns) -> Carried:

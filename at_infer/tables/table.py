@@ -10,9 +10,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from at_infer.errors import DataError
+from at_infer.models.spacing import Clock, Times
 from at_infer.output import atomic_path
 from at_infer.tables import files as input_files
-from at_infer.tables.clock import Seconds, column_seconds, is_clock
+from at_infer.tables.clock import column_times, is_clock
 from at_infer.tables.files import InputFile, listed, reading, source_files
 from at_infer.tables.order import SeriesAndTime
 
@@ -31,8 +32,15 @@ class Table:
     """Name and number of rows of each series, in order."""
     ignored: list[str]
     """Columns left out because they are not numeric."""
-    times: Seconds | None = None
-    """Since 1970; None if nobody asked, or if the time column holds no dates and times."""
+    times: Times | None = None
+    """Seconds since 1970, or numbers; None if nobody asked, or if the time column holds neither."""
+    clock: Clock | None = None
+    """Which of them."""
+
+    @property
+    def seconds(self) -> Times | None:
+        """Times of dates and times."""
+        return self.times if self.clock == "date" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +81,20 @@ def read_table(
         values = np.empty((rows, len(names)), np.float32)
     except (MemoryError, ValueError):
         raise DataError(f"{source}: {rows} rows of {len(names)} columns do not fit into memory") from None
-    is_timed = clock and time_column is not None and is_clock(files[0].schema[time_column])
-    times = np.empty(rows, np.float64) if is_timed else None
+    kind: Clock | None = None
+    if clock and time_column is not None:
+        dtype = files[0].schema[time_column]
+        kind = "date" if is_clock(dtype) else "number" if dtype.is_numeric() else None
+    times = None if kind is None else np.empty(rows, np.float64)
     order = SeriesAndTime(time_column, series_column)
     done = 0
     for file in files:
         order.enter(str(file.path), done)
         for first, chunk in file.chunks(keys):
             order.take(chunk, done + first)
-            if times is not None and time_column is not None:
+            if times is not None and kind is not None and time_column is not None:
                 where = f"{file.path}: column {time_column!r}"
-                times[done + first : done + first + chunk.height] = column_seconds(chunk[time_column], where)
+                times[done + first : done + first + chunk.height] = column_times(chunk[time_column], kind, where)
         block = values[done : done + file.rows]
         # Few columns at a time: a row group is decoded whole, and a file may be a single one.
         together = max(1, input_files.CHUNK_CELLS // file.rows)
@@ -93,7 +104,7 @@ def read_table(
                 for k, name in enumerate(part, start=j):
                     block[first : first + chunk.height, k] = chunk[name].to_numpy()  # nulls become NaN
         done += file.rows
-    return Table(source, names, values, order.finish(rows), ignored, times)
+    return Table(source, names, values, order.finish(rows), ignored, times, kind)
 
 
 def rising_columns(table: Table) -> list[str]:

@@ -200,7 +200,7 @@ def test_many_more_series_than_allowed_in_one_call_drop_each_other_in_order():
     found = stream.push_many(rows_of(range(100)), names)
     assert found.dropped == names[:-3]
     assert list(stream.series) == names[-3:]
-    assert [known.state.buffer[0, 0] for known in stream.series.values()] == [97, 98, 99]
+    assert [known.state.stretch.buffer[0, 0] for known in stream.series.values()] == [97, 98, 99]
 
 
 def test_series_dropped_within_one_call_have_scored_windows_of_their_own_rows():
@@ -291,7 +291,7 @@ def test_time_that_stands_still_or_goes_back_is_refused_within_its_series_only()
     assert found.refused == {2: "time 5 is there twice", 4: "time 4 comes after 5"}
     with pytest.raises(DataError, match="row: time 6 is there twice"):
         stream.push(rows_of([1])[0], series="a", time=6)
-    assert stream.series["a"].state.rows == 2
+    assert stream.series["a"].state.stretch.rows == 2
 
 
 def test_a_refused_time_does_not_make_a_series():
