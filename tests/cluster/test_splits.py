@@ -1,6 +1,7 @@
 """Cutting work: every row once, every window whole, and scores that do not know they were computed apart."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from at_infer.cluster.inputs import find_series
+from at_infer.cluster.inputs import count_short, find_series
 from at_infer.cluster.run import score_on_workers
 from at_infer.cluster.splits import (
     LEAST_HALOS,
@@ -23,7 +24,9 @@ from at_infer.cluster.splits import (
     cut,
     pack,
 )
+from at_infer.errors import DataError
 from at_infer.models.season import Season
+from at_infer.models.spacing import Spacing
 from at_infer.scoring.options import ScoreOptions
 from at_infer.scoring.score_file import score_file
 from at_infer.scoring.settings import RowSettings
@@ -206,6 +209,24 @@ def test_rows_behind_a_file_of_unknown_length_cannot_be_numbered() -> None:
     assert lengths(with_time) == [("1", 0, 3), ("3", 3, 7)]
 
 
+def test_a_gap_in_time_ends_a_stretch_of_a_series_within_a_file_or_between_two() -> None:
+    places = [place(name) for name in "123"]
+    surveys = [
+        Survey(5, (("a", 0), ("b", 3)), gaps=(2,), span=(0, 9)),
+        Survey(2, (("b", 0),), span=(10, 11)),
+        Survey(4, (("b", 0), ("c", 1)), gaps=(3,), span=(20, 90)),
+    ]
+    found = find_series(places, surveys, columns(series="s"), 3.5)
+    assert lengths(found) == [("a", 0, 2), ("a", 2, 3), ("b", 3, 7), ("b", 7, 8), ("c", 8, 10), ("c", 10, 11)]
+    assert found.gaps == 3
+    one = find_series(places, [replace(survey, runs=()) for survey in surveys], columns(), 3.5)
+    assert lengths(one) == [("", 0, 2), ("", 2, 7), ("", 7, 10), ("", 10, 11)]
+    assert count_short(found, 3, "skip", "in") == (2, 5)
+    with pytest.raises(DataError, match=r"series 'a': has at most 2 rows without a gap in time, fewer than .* of 3"):
+        count_short(found, 3, "error", "in")
+    assert count_short(found, 2, "error", "in") == (0, 3)
+
+
 # Scores
 
 
@@ -254,6 +275,7 @@ def both_ways(
         **by_kind(batch_size=5, **given),
     )
     names = ["rows", "series", "windows", "anomalies", "segments", "unscored_rows", "bad_windows", "short_series"]
+    names += ["gaps", "short_stretches"]
     told = [{name: getattr(summary, name) for name in names} for summary in (plain, apart)]
     return pl.read_parquet(folder / "plain.parquet"), told[0], read_splits(folder / "apart"), told[1]
 
@@ -273,6 +295,7 @@ def both_ways(
     keep_time=st.booleans(),
     seasonal=st.booleans(),
     gaps=st.integers(0, 4),
+    pauses=st.lists(st.integers(0, 500), max_size=12),
     infinities=st.integers(0, 2),
     threshold=st.sampled_from([0.0, 10.0]),
     seed=st.integers(0, 1000),
@@ -291,12 +314,15 @@ def test_splits_score_every_row_as_the_plain_command_does(
     keep_time: bool,
     seasonal: bool,
     gaps: int,
+    pauses: list[int],
     infinities: int,
     threshold: float,
     seed: int,
 ) -> None:
     folder = tmp_path_factory.mktemp("both")
     frame = make_rows(series, seed, gaps, infinities)
+    pause = 3 * pl.sum_horizontal(pl.lit(0), *(pl.int_range(pl.len()) >= at for at in pauses))
+    frame = frame.with_columns(t=pl.col("t") + pause)
     if seasonal:
         frame = with_clock(frame)
     bounds = sorted({0, frame.height, *(part % frame.height for part in parts)})
@@ -311,7 +337,8 @@ def test_splits_score_every_row_as_the_plain_command_does(
         on_bad_rows="null",
     )
     with pytest.MonkeyPatch.context() as patch:
-        known = metadata(fill=fill, **SEASONAL if seasonal else {})
+        spacing = Spacing(step=2400.0, clock="date") if seasonal else Spacing(step=1.0, clock="number")
+        known = metadata(fill=fill, spacing=spacing, **SEASONAL if seasonal else {})
         patch.setattr("at_infer.scoring.scorer.open_engine", lambda path, **_: EasyEngine(Path(path), known))
         patch.setattr("at_infer.tables.row_stream.CHUNK_CELLS", 5 * 40)
         patch.setattr("at_infer.tables.ranges.LOOK_BACK_ROWS", (3, 10))
