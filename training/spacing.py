@@ -31,7 +31,7 @@ def learn_spacing(table: Table, spans: Sequence[Span], max_gap: int | None) -> t
         spacing = Spacing(step=spacing.step, clock=table.clock, max_gap=0)
         return spacing, [
             f"{share:.0%} of the rows come more than {MAX_GAP} times later than usual ({describe_step(spacing)}), so "
-            f"the rows are irregular by nature: gaps in time are not looked for; pass --max-gap to look for them"
+            f"the rows are irregular by nature: gaps in time are not looked for; give `max_gap` to look for them"
         ]
     return spacing, []
 

@@ -87,7 +87,7 @@ def test_a_machine_that_runs_by_day_is_regular(write_parquet: WriteParquet) -> N
 
 def test_too_few_rows_between_gaps_are_told_with_the_way_out(write_parquet: WriteParquet) -> None:
     seconds = np.arange(400.0) + 100 * (np.arange(400) // 50)
-    with pytest.raises(DataError, match=r"longest training part between gaps in time has 50 rows.*larger --max-gap"):
+    with pytest.raises(DataError, match=r"longest training part between gaps in time has 50 rows.*larger `max_gap`"):
         loaded(write_parquet("x.parquet", rows(seconds)), window=60)
     with pytest.raises(ConfigError, match="max gap: -2 is too small"):
         loaded(write_parquet("x.parquet", rows(seconds)), max_gap=-2)
