@@ -17,6 +17,8 @@ from at_infer.cli.scoring_options import (
     MaxGap,
     Mode,
     NormaliseErrors,
+    NoTime,
+    OnBadTime,
     OneSeries,
     Provider,
     Ratio,
@@ -55,6 +57,8 @@ def score(
         str | None,
         typer.Option(help="Copied to the output, must increase. Default: the model's.", rich_help_panel=INPUT),
     ] = None,
+    no_time: NoTime = False,
+    on_bad_time: OnBadTime = "error",
     series_column: SeriesColumn = None,
     one_series: OneSeries = False,
     series_per_file: Annotated[
@@ -160,7 +164,12 @@ def score(
         explain=explain,
     )
     input_options = InputOptions(
-        time_column=time_column, series_column=series_column, one_series=one_series, series_per_file=series_per_file
+        time_column=time_column,
+        no_time=no_time,
+        on_bad_time=on_bad_time,
+        series_column=series_column,
+        one_series=one_series,
+        series_per_file=series_per_file,
     )
     engine_options = EngineOptions(provider=provider, threads=threads, batch_size=batch_size)
     if ray is not None:
@@ -218,6 +227,8 @@ def _text(summary: "Summary") -> str:
             f"{summary.short_series} short series, {summary.short_stretches} short stretches between gaps, or no full "
             f"window yet"
         )
+    if summary.dropped_rows:
+        lines.append(f"{summary.dropped_rows} rows were left out, their times did not rise")
     if summary.gaps:
         lines.append(f"{summary.gaps} gaps in time: windows do not cross them, each begins the series anew")
     if summary.resumed_rows:

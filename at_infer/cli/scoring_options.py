@@ -69,6 +69,18 @@ MaxGap = Annotated[
         rich_help_panel=INPUT,
     ),
 ]
+NoTime = Annotated[
+    bool,
+    typer.Option("--no-time", help="Rows have no time, even if the training data had one.", rich_help_panel=INPUT),
+]
+OnBadTime = Annotated[
+    Literal["error", "drop", "ignore"],
+    typer.Option(
+        help="A repeated or decreasing time: an error (watch says so and leaves the row out), leave the row out, or "
+        "take it as it comes.",
+        rich_help_panel=INPUT,
+    ),
+]
 Provider = Annotated[config.Provider, typer.Option(help="Where ONNX Runtime runs.", rich_help_panel=ENGINE)]
 Threads = Annotated[int | None, typer.Option(help="CPU threads of the engine. Default: all.", rich_help_panel=ENGINE)]
 

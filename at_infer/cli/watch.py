@@ -24,6 +24,8 @@ from at_infer.cli.scoring_options import (
     MaxGap,
     Mode,
     NormaliseErrors,
+    NoTime,
+    OnBadTime,
     OneSeries,
     Provider,
     Ratio,
@@ -79,10 +81,8 @@ def watch(
             help="Copied to the output, must increase within a series. Default: the model's.", rich_help_panel=INPUT
         ),
     ] = None,
-    no_time: Annotated[
-        bool,
-        typer.Option("--no-time", help="Rows have no time, even if the training data had one.", rich_help_panel=INPUT),
-    ] = False,
+    no_time: NoTime = False,
+    on_bad_time: OnBadTime = "error",
     series_column: SeriesColumn = None,
     one_series: OneSeries = False,
     max_gap: MaxGap = None,
@@ -228,7 +228,15 @@ def watch(
             time_column=time_column, no_time=no_time, series_column=series_column, one_series=one_series
         )
         engine_options = EngineOptions(provider=provider, threads=threads, batch_size=batch_size)
-        open_stream = partial(StreamScorer, engine, options, engine_options, every=every, max_series=max_series)
+        open_stream = partial(
+            StreamScorer,
+            engine,
+            options,
+            engine_options,
+            every=every,
+            max_series=max_series,
+            on_bad_time=on_bad_time,
+        )
         stream, loop = open_stream(), None
         stack.callback(lambda: (stream if loop is None else loop.stream).close())  # it may be another by then
         for note in stream.scorer.notes:
@@ -343,9 +351,10 @@ def _forget_stdout() -> None:
 
 def _text(tally: "Tally", stream: "StreamScorer", incidents: bool) -> str:
     dropped = f", {tally.dropped_series} dropped" if tally.dropped_series else ""
+    late = f", {tally.dropped_rows} rows left out whose time did not rise" if tally.dropped_rows else ""
     gaps = f", {stream.core.counts.gaps} gaps in time" if stream.core.counts.gaps else ""
     found = f", {tally.events['opened']} incidents ({tally.incidents_open} open)" if incidents else ""
     return (
         f"{tally.rows} rows of {len(stream.series)} series{dropped}: {tally.scored} scored, "
-        f"{tally.anomalies} anomalous{found}, {tally.bad_lines} bad lines{gaps}; threshold {stream.threshold:.4g}"
+        f"{tally.anomalies} anomalous{found}, {tally.bad_lines} bad lines{late}{gaps}; threshold {stream.threshold:.4g}"
     )

@@ -57,6 +57,7 @@ def sum_up(
         short_series=short.series,
         gaps=found.gaps,
         short_stretches=short.stretches,
+        dropped_rows=0,
         threshold=scorer.threshold,
         score_mode=scorer.config.mode,
         batch_size=max((result.batch_size for result in results), default=0),

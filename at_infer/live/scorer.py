@@ -13,13 +13,14 @@ from numpy.typing import ArrayLike
 from at_infer.engines import Engine
 from at_infer.errors import ConfigError, DataError
 from at_infer.live.state import load_state, save_state
-from at_infer.live.times import Moment, Time, check_order, moment, seconds
+from at_infer.live.times import Moment, Time, TimeOrderError, check_order, moment, seconds
 from at_infer.models.spacing import Times
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.scorer import Scorer
 from at_infer.scoring.series import Bools, SeriesState, Stretch
 from at_infer.scoring.windows import Floats
 from at_infer.tables.clock import seconds_of
+from at_infer.tables.columns import BadTime
 
 SeriesName = Hashable
 """Whatever the series column holds."""
@@ -50,6 +51,8 @@ class Pushed:
     """(n,C) of the scoring core: the score, and with `explain` what `reasons` makes of the others."""
     ended: dict[int, range] = field(default_factory=dict)
     """Rows that found a gap in time before them: entries beyond those of the rows themselves, final because of it."""
+    dropped_rows: int = 0
+    """Rows that were left out without a word, because their times do not rise."""
     notes: list[str] = field(default_factory=list)
     """What should be told once."""
     refused: dict[int, str] = field(default_factory=dict)
@@ -107,6 +110,7 @@ class StreamScorer:
         every: int = 1,
         delay: int | None = None,
         max_series: int = MAX_SERIES,
+        on_bad_time: BadTime = "error",
     ) -> None:
         options = options or ScoreOptions()
         for name, value in (("every", every), ("max series", max_series)):
@@ -125,7 +129,7 @@ class StreamScorer:
         except BaseException:
             self.close()
             raise
-        self.every, self.max_series = every, max_series
+        self.every, self.max_series, self.on_bad_time = every, max_series, on_bad_time
         self.clock, self._clock_is_told = self.scorer.clock, False
         self.series: dict[SeriesName, LiveSeries] = {}
         """Least recently seen first."""
@@ -267,8 +271,14 @@ class StreamScorer:
                 now = (moment(times[i]), times[i])
                 if self.metadata.season is not None:
                     seconds(*now)
-                if known is not None and known.time is not None:
+                if known is not None and known.time is not None and self.on_bad_time != "ignore":
                     check_order(known.time[0], now[0], known.time[1], times[i])
+            except TimeOrderError as error:
+                if self.on_bad_time == "drop":
+                    pushed.dropped_rows += 1
+                else:
+                    pushed.refused[i] = str(error)
+                return None
             except DataError as error:
                 pushed.refused[i] = str(error)
                 return None

@@ -12,6 +12,8 @@ class Tally:
     anomalies: int = 0
     bad_lines: int = 0
     dropped_series: int = 0
+    dropped_rows: int = 0
+    """Left out because their times do not rise."""
     incidents_open: int = 0
     events: dict[str, int] = field(default_factory=lambda: {"opened": 0, "worse": 0, "closed": 0})
     """Of incidents, by kind."""

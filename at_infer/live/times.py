@@ -24,6 +24,10 @@ class Moment(NamedTuple):
     """What a text has beyond microseconds, which datetime cuts off."""
 
 
+class TimeOrderError(DataError):
+    """A time that does not rise."""
+
+
 def moment(time: object) -> Moment:
     """Read a time; numbers may be written as text, as in CSV."""
     if isinstance(time, str):
@@ -40,9 +44,9 @@ def check_order(last: Moment, time: Moment, written_last: Time, written: Time) -
     if last.kind != time.kind:
         raise DataError(f"time {_quoted(written)} is a {time.kind}, {_quoted(written_last)} before it a {last.kind}")
     if time[1:] == last[1:]:
-        raise DataError(f"time {_quoted(written)} is there twice")
+        raise TimeOrderError(f"time {_quoted(written)} is there twice")
     if time[1:] < last[1:]:
-        raise DataError(f"time {_quoted(written)} comes after {_quoted(written_last)}")
+        raise TimeOrderError(f"time {_quoted(written)} comes after {_quoted(written_last)}")
 
 
 def seconds(time: Moment, written: Time) -> float:

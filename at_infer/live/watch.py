@@ -182,6 +182,7 @@ class Watch:
             None if reader.time_column is None else pending.times,
             pending.tags(reader),
         )
+        self.tally.dropped_rows += pushed.dropped_rows
         for note in pushed.notes:
             self.say(f"note: {note}")
         for i, what in sorted(pushed.refused.items()):

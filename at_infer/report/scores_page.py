@@ -33,6 +33,7 @@ def describe_scores(report: ScoresReport) -> tuple[dict[str, Any], Arrays]:
         "unscored": overview.unscored,
         "threshold": report.threshold,
         "clock": overview.clock,
+        "zone": file.zone,
         "time": file.keys.time,
         "subSecond": _step(overview.series) < 500,
         "bucketRows": overview.bucket_rows,
@@ -94,7 +95,7 @@ def _begin(report: ScoresReport, segment: int) -> str:
     segments = report.overview.segments
     time = float(segments.times[segment, 0])
     if report.overview.clock == "date":
-        return datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        return f"{datetime.fromtimestamp(time / 1000, UTC):%Y-%m-%d %H:%M:%S} {report.file.zone}".rstrip()
     if report.overview.clock == "number":
         return f"{report.file.keys.time} {time:.15g}"
     return f"row {int(segments.first[segment]):,}"

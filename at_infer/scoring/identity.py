@@ -22,6 +22,7 @@ def run_identity(scorer: Scorer, columns: Columns) -> dict[str, Any]:
         "time column": columns.time_column,
         "series column": columns.series_column,
         "series per file": columns.series_per_file,
+        "on bad time": columns.on_bad_time,
     }
     plain: dict[str, Any] = json.loads(json.dumps(identity))
     return plain

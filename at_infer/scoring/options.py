@@ -8,7 +8,7 @@ from at_infer.engines import Provider
 from at_infer.errors import ConfigError
 from at_infer.models.metadata import Metadata
 from at_infer.models.spacing import check_max_gap
-from at_infer.tables.columns import Columns
+from at_infer.tables.columns import BadTime, Columns
 from at_infer.threads import check_threads
 from at_infer.thresholds.choose import check_threshold
 
@@ -75,8 +75,11 @@ class InputOptions(Config):
     """The input is a single series, although the training data had several."""
     series_per_file: bool = False
     """Each file is a series of its own."""
+    on_bad_time: BadTime = "error"
+    """A time that does not rise within its series is an error, its row is left out, or it counts like any other."""
 
     def __post_init__(self) -> None:
+        self._choice("on_bad_time", BadTime)
         if self.one_series and (self.series_column is not None or self.series_per_file):
             other = "series_column" if self.series_column is not None else "series_per_file"
             raise ConfigError(f"series: `one_series` excludes `{other}`; give one of them")
@@ -100,6 +103,7 @@ class InputOptions(Config):
             self.series_per_file,
             clock=clock if time is not None else None,
             needs_clock=known.season is not None,
+            on_bad_time=self.on_bad_time,
         )
 
 

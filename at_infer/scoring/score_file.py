@@ -55,6 +55,8 @@ class Summary:
     """Gaps in time; each begins a new stretch of its series."""
     short_stretches: int
     """Stretches between gaps that are shorter than a window."""
+    dropped_rows: int
+    """Left out, of scores and output, because their times do not rise."""
     threshold: float
     score_mode: str
     batch_size: int
@@ -232,12 +234,13 @@ def _score(scorer: Scorer, stream: RowStream, parts: Parts, batch_size: int, obs
             writer.pass_on()  # rows that are final are kept
         with suppress(BaseException):
             writer.thread.close()
-    if writer.done != stream.rows:
-        raise DataError(f"{stream.source}: {stream.rows} rows were promised, {writer.done} came")
+    rows = stream.rows - stream.dropped_rows
+    if writer.done != rows:
+        raise DataError(f"{stream.source}: {rows} rows were promised, {writer.done} came")
     observe(writer.done, stream.rows)
     verdicts = parts.count(stream.columns.series_keys)
-    if verdicts.rows != stream.rows:
-        raise OutputError(f"{parts.output}: {verdicts.rows} rows were written instead of {stream.rows}")
+    if verdicts.rows != rows:
+        raise OutputError(f"{parts.output}: {verdicts.rows} rows were written instead of {rows}")
     parts.publish(scored_properties(scorer))
     seconds, counts = time.perf_counter() - began, core.counts
     return Summary(
@@ -253,6 +256,7 @@ def _score(scorer: Scorer, stream: RowStream, parts: Parts, batch_size: int, obs
         short_series=counts.short_series,
         gaps=counts.gaps,
         short_stretches=counts.short_stretches,
+        dropped_rows=stream.dropped_rows,
         threshold=scorer.threshold,
         score_mode=scorer.config.mode,
         batch_size=batch_size,

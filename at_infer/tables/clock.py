@@ -96,6 +96,17 @@ def find_clock(file: InputFile, column: str | None) -> Clock | None:
     return "date" if kind in (pl.Date, pl.Datetime) else "number" if kind.is_numeric() else None
 
 
+def shown_zone(file: InputFile, column: str | None) -> str:
+    """Of times as `read_times` gives them: UTC where the column says a zone, else nothing, as written."""
+    if column is None:
+        return ""
+    kind = file.schema[column]
+    if kind == pl.String:
+        first = next(file.collect(file.scan.select(cs.by_name(column)), 1))[1]
+        kind = first[column].str.to_datetime(time_unit="us", strict=False).dtype
+    return "UTC" if getattr(kind, "time_zone", None) is not None else ""
+
+
 def read_times(column: pl.Series, clock: Clock, source: str) -> Times:
     """Milliseconds since 1970, or the numbers themselves."""
     if clock == "number":

@@ -1,8 +1,12 @@
 """What is read of which files: an input as whoever reads parts of it knows it, here or on another machine."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from at_infer.models.spacing import Clock
+
+BadTime = Literal["error", "drop", "ignore"]
+"""A time that does not rise is an error, its row is left out, or it counts like any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,7 @@ class Columns:
     """How the times of the rows must count to be of use; None: nobody wants them."""
     needs_clock: bool = False
     """Is it an error if they do not count like that? Otherwise gaps in time stay unknown, which is said."""
+    on_bad_time: BadTime = "error"
 
     @property
     def keys(self) -> list[str]:

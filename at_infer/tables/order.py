@@ -3,13 +3,17 @@
 import polars as pl
 
 from at_infer.errors import DataError
+from at_infer.tables.columns import BadTime
 
 
 class SeriesAndTime:
-    """Walks over chunks of rows, notes where a series ends and checks that time rises within it."""
+    """Walks over chunks of rows, notes where a series ends and checks that time rises within it.
 
-    def __init__(self, time_column: str | None, series_column: str | None) -> None:
-        self.time_column, self.series_column = time_column, series_column
+    `on_bad_time` says what is done about a time that does not rise; None: it is an error, and there is no way on.
+    """
+
+    def __init__(self, time_column: str | None, series_column: str | None, on_bad_time: BadTime | None = None) -> None:
+        self.time_column, self.series_column, self.on_bad_time = time_column, series_column, on_bad_time
         named = {"time": time_column, "series": series_column}
         self.keys = {role: column for role, column in named.items() if column is not None}
         self.starts: dict[str, int] = {}
@@ -19,8 +23,11 @@ class SeriesAndTime:
         """The next chunks come from `file`, whose first row is row `first_row` of the table."""
         self.file, self.file_start = file, first_row
 
-    def take(self, chunk: pl.DataFrame, first_row: int) -> None:
-        """Look at time and series of the next rows, the first of which is row `first_row` of the table."""
+    def take(self, chunk: pl.DataFrame, first_row: int) -> list[int]:
+        """Look at time and series of the next rows, the first of which is row `first_row` of the table.
+
+        Rows of the chunk to leave out are returned.
+        """
         # Names of our own: methods of a polars Series take a name like '^a.*$' for a pattern.
         keys = pl.DataFrame({role: chunk[column] for role, column in self.keys.items()})
         for key in keys:
@@ -38,9 +45,14 @@ class SeriesAndTime:
                 self._start(str(series[0]), 0)
             for i in new_series.arg_true():
                 self._start(str(series[int(i)]), offset + int(i))
-        if self.time_column is not None:
-            self._check_time(joined["time"], new_series, offset)
-        self.last = keys.tail(1)
+        bad = [] if self.time_column is None else self._bad_times(joined["time"], new_series, offset)
+        left_out = [offset + i - first_row for i in bad]
+        kept = keys.height
+        for row in reversed(left_out):
+            kept -= row == kept - 1
+        if kept:
+            self.last = keys[kept - 1 : kept]
+        return left_out
 
     def finish(self, rows: int) -> list[tuple[str, int]]:
         """Name and length of each series."""
@@ -57,8 +69,19 @@ class SeriesAndTime:
             )
         self.starts[name] = row
 
-    def _check_time(self, time: pl.Series, new_series: pl.Series, offset: int) -> None:
+    def _bad_times(self, time: pl.Series, new_series: pl.Series, offset: int) -> list[int]:
+        """Rows whose time does not rise, if they are to be left out."""
+        if self.on_bad_time == "ignore":
+            return []
         stalls = ((time <= time.shift(1)) & ~new_series).fill_null(value=False).arg_true()
+        if len(stalls) and self.on_bad_time == "drop":
+            found, last = [], time[0]
+            for i, (value, is_new) in enumerate(zip(time, new_series, strict=True)):
+                if i and not is_new and value <= last:
+                    found.append(i)
+                else:
+                    last = value
+            return found
         if len(stalls):
             i = int(stalls[0])
             what = "is there twice" if time[i] == time[i - 1] else f"comes after {time[i - 1]}"
@@ -66,7 +89,9 @@ class SeriesAndTime:
             raise DataError(
                 f"{self._row(offset + i)}: {self.time_column} {time[i]} {what}{as_text}; "
                 f"sort the rows by time and drop duplicates"
+                + ("" if self.on_bad_time is None else ", or pass on_bad_time='drop' or on_bad_time='ignore'")
             )
+        return []
 
     def _row(self, row: int) -> str:
         return f"{self.file}: row {row - self.file_start}"

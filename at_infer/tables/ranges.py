@@ -72,10 +72,10 @@ def survey(place: Place, columns: Columns, longest_step: float | None = None) ->
 
 def read_rows(parts: Sequence[FileRows], columns: Columns) -> Iterator[Chunk]:
     """The rows in order, checked like those of a whole input; where series start is for the caller to know."""
-    order = SeriesAndTime(columns.time_column, columns.series_column)
+    order = SeriesAndTime(columns.time_column, columns.series_column, columns.on_bad_time)
     for part in parts:
         if columns.series_per_file:
-            order = SeriesAndTime(columns.time_column, columns.series_column)
+            order = SeriesAndTime(columns.time_column, columns.series_column, columns.on_bad_time)
         order.enter(part.place.name, part.file_first)
         file = open_place(part.place).between(part.first, part.end)
         for first, values, frame in numbers_and_keys(file, columns):

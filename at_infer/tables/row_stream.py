@@ -39,6 +39,16 @@ class Chunk:
     times: Times | None = None
     """Seconds since 1970, or numbers, if the columns ask for a clock and the time column has it."""
 
+    def without(self, rows: list[int]) -> "Iterator[Chunk]":
+        """What is left of it without some rows, none of which begins a series: runs of rows that stay."""
+        for before, row in pairwise([-1, *rows, len(self.values)]):
+            first = before + 1
+            if first < row:
+                starts = [(at - first, name) for at, name in self.starts if first <= at < row]
+                times = None if self.times is None else self.times[first:row]
+                values, carried = self.values[first:row], self.carried[first:row]
+                yield Chunk(self.file, self.file_row + first, values, carried, starts, times)
+
     def runs(self) -> Iterator[tuple[int, int, str | None]]:
         """Rows of one series each, with its name where it begins."""
         cuts = [*self.starts, (len(self.values), "")]
@@ -57,6 +67,8 @@ class RowStream:
         columns: Columns,
     ) -> None:
         self.source, self.columns = source, columns
+        self.dropped_rows = 0
+        """Left out of the chunks so far, because their times do not rise."""
         with reading(source):
             paths = source_files(source)
         if columns.series_per_file and isinstance(paths[0], str):
@@ -113,27 +125,26 @@ class RowStream:
     def chunks(self) -> Iterator[Chunk]:
         """All rows, in order of the files and of the rows in them."""
         done, columns = 0, self.columns
-        order = SeriesAndTime(columns.time_column, columns.series_column)
+        order = SeriesAndTime(columns.time_column, columns.series_column, columns.on_bad_time)
+        self.dropped_rows = 0
         for number, file in enumerate(self.files):
             if columns.series_per_file:
-                order = SeriesAndTime(columns.time_column, columns.series_column)
+                order = SeriesAndTime(columns.time_column, columns.series_column, columns.on_bad_time)
             order.enter(str(file.path), done)
             if columns.series_per_file and file.rows == 0:
                 nothing = np.empty((0, len(columns.features)), np.float32)
                 yield Chunk(str(file.path), 0, nothing, pl.DataFrame(), [(0, str(file.path))])
                 continue
             begins = columns.series_per_file or number == 0
-            for chunk in self._file_chunks(file, done, order, begins=begins):
-                yield chunk
-                done += len(chunk.values)
+            yield from self._file_chunks(file, done, order, begins=begins)
+            done += file.rows
 
     def _file_chunks(self, file: InputFile, done: int, order: SeriesAndTime, *, begins: bool) -> Iterator[Chunk]:
         columns = self.columns
         for first, values, frame in numbers_and_keys(file, columns):
             row = done + first
             known = len(order.starts)
-            if columns.keys:
-                order.take(frame, row)
+            left_out = order.take(frame, row) if columns.keys else []
             if columns.series_column is not None:
                 # A file of its own makes its first series a new one, whatever came before it.
                 new = list(order.starts.items())[known:]
@@ -142,7 +153,9 @@ class RowStream:
             else:
                 starts = [(0, str(file.path) if columns.series_per_file else "")] if begins and first == 0 else []
             carried, times = carry(frame, row, str(file.path), columns), wanted_times(frame, str(file.path), columns)
-            yield Chunk(str(file.path), first, values, carried, starts, times)
+            chunk = Chunk(str(file.path), first, values, carried, starts, times)
+            self.dropped_rows += len(left_out)
+            yield from chunk.without(left_out) if left_out else (chunk,)
 
 
 def check_columns(file: InputFile, head: InputFile, columns: Columns) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from at_infer.errors import DataError
 from at_infer.models.spacing import Clock, Times
-from at_infer.tables.clock import NEEDED, Seconds, column_seconds, find_clock, read_times
+from at_infer.tables.clock import NEEDED, Seconds, column_seconds, find_clock, read_times, shown_zone
 from at_infer.tables.files import InputFile, listed
 from at_infer.tables.keys import KeyWalk, check_equal, compared_keys, file_properties, find_keys, open_files
 from at_infer.tables.labels import label_values, score_values
@@ -62,6 +62,7 @@ class ScoredFile:
         self.rows = sum(file.rows for file in self.files)
         self.properties = file_properties(head)
         self.clock: Clock | None = find_clock(head, self.keys.time)
+        self.zone = shown_zone(head, self.keys.time) if self.clock == "date" else ""
         errors = [name for name, kind in head.schema.items() if name.startswith(ERROR) and kind.is_float()]
         errors = [name for name in errors if name not in self.keys.columns]
         self.explained: Literal["all", "top"] | None = (

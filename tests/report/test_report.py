@@ -312,3 +312,12 @@ def test_scores_are_reported_without_torch(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_times_with_a_zone_are_shown_in_utc_and_say_so(report: Callable[..., Page], tmp_path: Path) -> None:
+    times = pl.Series(minutes(500)).cast(pl.Datetime("us"))
+    score = noisy_scores(500)
+    for time, zone in ((times, ""), (times.dt.replace_time_zone("UTC").dt.convert_time_zone("Europe/Berlin"), "UTC")):
+        path = tmp_path / f"s{zone}.parquet"
+        write_scores(path, {"time": time, "score": score})
+        assert report(path).description["zone"] == zone

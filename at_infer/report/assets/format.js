@@ -35,7 +35,8 @@ const errorShare = ([, part, exact]) => `${exact ? '' : '≥ '}${share(part, 1)}
 function moment(time, row, after = null) {
   if (description.clock === 'date' && Number.isFinite(time)) {
     const text = new Date(time).toISOString().replace('T', ' ').slice(0, description.subSecond ? 23 : 19);
-    return after !== null && new Date(after).toISOString().startsWith(text.slice(0, 10)) ? text.slice(11) : text;
+    if (after !== null && new Date(after).toISOString().startsWith(text.slice(0, 10))) return text.slice(11);
+    return description.zone ? `${text} ${description.zone}` : text;
   }
   if (description.clock === 'number' && Number.isFinite(time)) return String(time);
   return `row ${whole(row)}`;
