@@ -20,6 +20,7 @@ from at_infer.cli.scoring_options import (
     NoTime,
     OnBadTime,
     OneSeries,
+    OnMissingFeature,
     Provider,
     Ratio,
     SeriesColumn,
@@ -72,6 +73,7 @@ def score(
         Literal["error", "null"],
         typer.Option(help="Infinite or missing values: error, or no score for their windows.", rich_help_panel=INPUT),
     ] = "error",
+    on_missing_feature: OnMissingFeature = "error",
     max_gap: MaxGap = None,
     stride: Annotated[
         int | None,
@@ -160,6 +162,7 @@ def score(
         delay=delay,
         short_series=short_series,
         on_bad_rows=on_bad_rows,
+        on_missing_feature=on_missing_feature,
         max_gap=number_of_steps(max_gap),
         explain=explain,
     )
@@ -229,6 +232,10 @@ def _text(summary: "Summary") -> str:
         )
     if summary.dropped_rows:
         lines.append(f"{summary.dropped_rows} rows were left out, their times did not rise")
+    if summary.missing_features:
+        told = ", ".join(f"{name} ({rows} rows)" for name, rows in list(summary.missing_features.items())[:8])
+        more = len(summary.missing_features) - 8
+        lines.append(f"missing and left out of the score: {told}{f' and {more} more' if more > 0 else ''}")
     if summary.gaps:
         lines.append(f"{summary.gaps} gaps in time: windows do not cross them, each begins the series anew")
     if summary.resumed_rows:

@@ -81,6 +81,13 @@ OnBadTime = Annotated[
         rich_help_panel=INPUT,
     ),
 ]
+OnMissingFeature = Annotated[
+    Literal["error", "mask"],
+    typer.Option(
+        help="A column that is absent, or empty for a while: as any missing value, or left out of the score.",
+        rich_help_panel=INPUT,
+    ),
+]
 Provider = Annotated[config.Provider, typer.Option(help="Where ONNX Runtime runs.", rich_help_panel=ENGINE)]
 Threads = Annotated[int | None, typer.Option(help="CPU threads of the engine. Default: all.", rich_help_panel=ENGINE)]
 

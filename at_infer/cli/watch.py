@@ -27,6 +27,7 @@ from at_infer.cli.scoring_options import (
     NoTime,
     OnBadTime,
     OneSeries,
+    OnMissingFeature,
     Provider,
     Ratio,
     SeriesColumn,
@@ -85,6 +86,7 @@ def watch(
     on_bad_time: OnBadTime = "error",
     series_column: SeriesColumn = None,
     one_series: OneSeries = False,
+    on_missing_feature: OnMissingFeature = "error",
     max_gap: MaxGap = None,
     threshold: Threshold = None,
     ratio: Ratio = None,
@@ -222,6 +224,7 @@ def watch(
             ratio=ratio,
             align="last",
             explain=explain or ("top" if told else "none"),
+            on_missing_feature=on_missing_feature,
             max_gap=number_of_steps(max_gap),
         )
         input_options = InputOptions(
@@ -247,6 +250,7 @@ def watch(
             time_column=columns.time_column,
             series_column=columns.series_column,
             format=format_,
+            may_be_absent=stream.scorer.masks,
             header=None if header is None else [name.strip() for name in header.split(",")],
         )
         kept = Kept()

@@ -64,7 +64,7 @@ def score_on_workers(
     path = Path(engine).resolve()
     sha256 = file_sha256(path)
     with Scorer(PlanOnPaper(path) if is_plan(path) else path, options, EngineOptions(threads=1)) as scorer:
-        columns = (input_options or InputOptions()).columns(scorer.metadata, scorer.options.max_gap)
+        columns = (input_options or InputOptions()).columns(scorer.metadata, scorer.options.max_gap, mask=scorer.masks)
         check_names(columns, added_columns(scorer))
         for note in scorer.notes:
             say(f"note: {note}")

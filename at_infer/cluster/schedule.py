@@ -22,7 +22,7 @@ class SplitSchedule:
         split_rows: int,
     ) -> None:
         self.places, self.found, self.split_rows = places, found, split_rows
-        self.looks_back = settings.fill == "forward"
+        self.looks_back = settings.filling == "forward"
         """A gap at the start of a piece is filled from the rows before it, however far away."""
         self.pieces = [piece for series in found.series for piece in cut(series, settings, split_rows)]
         self.splits: dict[str, Split] = {}

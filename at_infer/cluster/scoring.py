@@ -13,6 +13,7 @@ from at_infer.cluster.splits import SeriesPiece, Split
 from at_infer.scoring.columns import scored_columns, scored_properties
 from at_infer.scoring.overlap import ReadAhead
 from at_infer.scoring.rows import RowScorer
+from at_infer.scoring.score_file import name_missing
 from at_infer.scoring.scorer import Scorer
 from at_infer.scoring.series import Bools
 from at_infer.scoring.windows import Floats
@@ -51,6 +52,7 @@ class SplitResult:
     anomalies: int
     segments: int
     unscored_rows: int
+    missing_features: dict[str, int]
     begins_anomalous: bool
     ends_anomalous: bool
     """A segment may go on in the next split."""
@@ -88,6 +90,7 @@ def score_split(task: SplitTask, scorer: Scorer, batch_size: int, columns: Colum
         anomalies=int(verdicts.sum()),
         segments=_segments(split, verdicts),
         unscored_rows=int(np.isnan(scores[:, 0]).sum()),
+        missing_features=name_missing(scorer, core.counts.missing),
         begins_anomalous=bool(verdicts[0]),
         ends_anomalous=bool(verdicts[-1]),
         batch_size=batch_size,
@@ -136,7 +139,7 @@ def _last_values(
 ) -> Floats | None:
     """What gaps in the first row of a piece repeat: values of the rows before it, however far away, less the season."""
     gaps = np.flatnonzero(np.isnan(first_row)).tolist()
-    if piece.read_first == piece.series.first or core.settings.fill != "forward" or not gaps:
+    if piece.read_first == piece.series.first or core.settings.filling != "forward" or not gaps:
         return None
     names, season = core.settings.columns, core.settings.season
     last = np.full(len(names), np.nan, np.float32)

@@ -43,6 +43,9 @@ def sum_up(
     """Add up the results of all splits, those of earlier runs too; `entries` are in order."""
     results = [SplitResult(**entry.result) for entry in entries if entry.result is not None]
     engines = Counter(worker.engine for worker in opened)
+    missing: Counter[str] = Counter()
+    for result in results:
+        missing.update(result.missing_features)
     rows = sum(series.rows for series in found.series)
     return ClusterSummary(
         output=output,
@@ -58,6 +61,7 @@ def sum_up(
         gaps=found.gaps,
         short_stretches=short.stretches,
         dropped_rows=0,
+        missing_features={name: missing[name] for name in scorer.metadata.columns if name in missing},
         threshold=scorer.threshold,
         score_mode=scorer.config.mode,
         batch_size=max((result.batch_size for result in results), default=0),

@@ -46,13 +46,14 @@ class RowReader:
         series_column: str | None = None,
         format: Format = "auto",  # noqa: A002 - the option's name
         header: Sequence[str] | None = None,
+        may_be_absent: bool = False,
     ) -> None:
         self.columns = tuple(columns)
         self.time_column, self.series_column, self.format = time_column, series_column, format
         keys = [key for key in (series_column, time_column) if key is not None]
         if len(set(keys)) < len(keys):
             raise ConfigError(f"column {keys[0]!r}: cannot be the time and the series column at once")
-        self.needed = [*self.columns, *keys]
+        self.needed, self.may_be_absent = [*([] if may_be_absent else self.columns), *keys], may_be_absent
         self.given_header = None if header is None else list(header)
         if self.given_header is not None:
             if format == "json":
@@ -61,7 +62,7 @@ class RowReader:
                 self._check_header(self.given_header)
             except DataError as error:
                 raise ConfigError(f"header: {error}; name every column of a line") from None
-        self._of_record = _getter(self.columns)
+        self._of_record = self._present if may_be_absent else _getter(self.columns)
         self.start()
 
     def start(self) -> None:
@@ -125,6 +126,12 @@ class RowReader:
         self._check_key(self.series_column, series)
         return Row(values, series, time)
 
+    def _present(self, record: dict[str, Any]) -> tuple[Any, ...]:
+        """Columns of a record, those that are absent as None, but for all of them."""
+        if not any(name in record for name in self.columns):
+            raise KeyError(self.columns[0])
+        return tuple(record.get(name) for name in self.columns)
+
     def _csv(self, text: str) -> Row | str | None:
         fields = _split(text)
         if len(fields) != len(self._header):
@@ -160,11 +167,14 @@ class RowReader:
 
     def _use_header(self, fields: list[str]) -> None:
         self._header = fields
-        self._of_fields = _getter([fields.index(name) for name in self.columns])
+        places = [fields.index(name) if name in fields else None for name in self.columns]
+        self._of_fields = _getter(places) if None not in places else _getter_with_gaps(places)
         self._time_at = None if self.time_column is None else fields.index(self.time_column)
         self._series_at = None if self.series_column is None else fields.index(self.series_column)
 
     def _check_header(self, fields: list[str]) -> None:
+        if self.may_be_absent and set(self.columns).isdisjoint(fields):
+            raise DataError(self._missing(self.columns[0], fields))
         for name in self.needed:
             if name not in fields:
                 raise DataError(self._missing(name, fields))
@@ -188,6 +198,10 @@ def _getter(keys: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
     if len(keys) == 1:
         return lambda record: (record[keys[0]],)
     return itemgetter(*keys)
+
+
+def _getter_with_gaps(places: Sequence[int | None]) -> Callable[[Any], tuple[Any, ...]]:
+    return lambda fields: tuple("" if at is None else fields[at] for at in places)
 
 
 def _split(text: str) -> list[str]:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from at_infer.engines import Engine
 from at_infer.errors import ConfigError, DataError
 from at_infer.live.state import load_state, save_state
 from at_infer.live.times import Moment, Time, TimeOrderError, check_order, moment, seconds
 from at_infer.models.spacing import Times
+from at_infer.scoring.missing import TOLD_AFTER
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.scorer import Scorer
 from at_infer.scoring.series import Bools, SeriesState, Stretch
@@ -38,6 +39,17 @@ class StreamScore(NamedTuple):
     is_anomaly: bool
 
 
+class FeatureChange(NamedTuple):
+    """A feature of a series has had no value for a while, or has one again."""
+
+    row: int
+    """Of those pushed: the one that shows it."""
+    feature: str
+    is_back: bool
+    rows: int
+    """How many it has been without a value."""
+
+
 @dataclass(slots=True)
 class Pushed:
     """What became of some rows."""
@@ -55,6 +67,8 @@ class Pushed:
     """Rows that were left out without a word, because their times do not rise."""
     notes: list[str] = field(default_factory=list)
     """What should be told once."""
+    features: list[FeatureChange] = field(default_factory=list)
+    """Features that have gone missing, or are back."""
     refused: dict[int, str] = field(default_factory=dict)
     """Rows that were not taken, and why. The series goes on as if they had not come."""
     dropped: list[SeriesName] = field(default_factory=list)
@@ -144,9 +158,9 @@ class StreamScorer:
         values: Any = [row]
         if isinstance(row, Mapping):
             absent = [name for name in self.metadata.columns if name not in row]
-            if absent:
+            if absent and not self.scorer.masks:
                 raise DataError(f"row: column {absent[0]!r} is missing")
-            values = [[row[name] for name in self.metadata.columns]]
+            values = [[row.get(name) for name in self.metadata.columns]]
         pushed = self.push_many(values, [series], None if time is None else [time])
         if pushed.refused:
             raise DataError(f"row: {pushed.refused[0]}")
@@ -176,7 +190,10 @@ class StreamScorer:
         for i, name in enumerate(names):
             if i not in pushed.refused and (known := self._enter(i, name, times, pushed)) is not None:
                 before = known.state.stretch
+                gone = None if before.missing is None else before.missing.run.copy()
                 self.core.push(known.state, values[i : i + 1], times=self._times(known, pushed))
+                if gone is not None:
+                    pushed.features += self._feature_changes(i, gone, known.state.stretch)
                 if known.state.stretch is not before:
                     taken.setdefault(before, _Taken(known)).gap = i
                 taken.setdefault(known.state.stretch, _Taken(known)).rows.append(i)
@@ -251,7 +268,10 @@ class StreamScorer:
 
     def _refuse_values(self, values: Floats, refused: dict[int, str]) -> None:
         """Infinities never fit, gaps only if the model has a way to fill them."""
-        unusable = ~np.isfinite(values) if self.metadata.fill == "error" else np.isinf(values)
+        if self.scorer.masks:
+            unusable = np.isinf(values) | np.isnan(values).all(axis=1, keepdims=True)
+        else:
+            unusable = ~np.isfinite(values) if self.metadata.fill == "error" else np.isinf(values)
         if not unusable.any():
             return
         for i in np.flatnonzero(unusable.any(axis=1)).tolist():
@@ -293,6 +313,13 @@ class StreamScorer:
         self.series[name] = known
         known.time = now or known.time
         return known
+
+    def _feature_changes(self, i: int, before: NDArray[np.int64], now: Stretch) -> Iterator[FeatureChange]:
+        assert now.missing is not None
+        after = now.missing.run
+        for j in np.flatnonzero((after == TOLD_AFTER) | ((before >= TOLD_AFTER) & (after == 0))).tolist():
+            is_back = after[j] == 0
+            yield FeatureChange(i, self.metadata.columns[j], bool(is_back), int(before[j] if is_back else after[j]))
 
     def _times(self, known: LiveSeries, pushed: Pushed) -> Times | None:
         """Time of the row that came last, for the season and for gaps."""

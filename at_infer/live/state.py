@@ -130,6 +130,7 @@ def _model(stream: "StreamScorer") -> dict[str, Any]:
         "model": known.model.to_dict(),
         "scaler": known.scaler.to_dict(),
         "fill": known.fill,
+        **({"mask": True} if stream.scorer.masks else {}),
     }
 
 

@@ -21,7 +21,7 @@ from at_infer.live.pending import Pending
 from at_infer.live.reasons import reasons
 from at_infer.live.reload import Reloader, hand_over
 from at_infer.live.rows import MissingColumnError, RowReader
-from at_infer.live.scorer import Pushed, StreamScorer
+from at_infer.live.scorer import FeatureChange, Pushed, StreamScorer
 from at_infer.live.tally import Tally
 from at_infer.scoring.columns import added_columns
 
@@ -183,6 +183,8 @@ class Watch:
             pending.tags(reader),
         )
         self.tally.dropped_rows += pushed.dropped_rows
+        for change in pushed.features:
+            self._say_feature(change)
         for note in pushed.notes:
             self.say(f"note: {note}")
         for i, what in sorted(pushed.refused.items()):
@@ -256,6 +258,17 @@ class Watch:
                 f"their scores (docs/live.md, threshold)"
             )
         self.expected_share = None
+
+    def _say_feature(self, change: FeatureChange) -> None:
+        pending, reader = self.pending, self.reader
+        series = "" if reader.series_column is None else f"series {pending.series[change.row]!r}: "
+        at = "" if reader.time_column is None else f" at {pending.times[change.row]}"
+        what = (
+            f"is back after {change.rows} rows without a value"
+            if change.is_back
+            else f"has no value for {change.rows} rows now; it is left out of the score"
+        )
+        self.say(f"{series}row {pending.rows[change.row]}{at}: column {change.feature!r} {what}")
 
     def _bad(self, line: int, what: str) -> None:
         self.tally.bad_lines += 1

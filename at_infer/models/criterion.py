@@ -1,6 +1,7 @@
 """Association discrepancy and anomaly criterion in numpy: from an engine's outputs to scores."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +61,25 @@ def _error(windows: Floats, outputs: Mapping[str, Floats], metadata: Metadata, s
         return outputs["error"]
     error: Floats = feature_errors(windows, outputs, metadata, score.error_kind).mean(axis=-1)
     return error
+
+
+def masked_scores(
+    scores: Floats,
+    missing: Floats,
+    windows: Floats,
+    outputs: Mapping[str, Floats],
+    metadata: Metadata,
+    score: ScoreConfig,
+) -> Floats:
+    """`scores` (B,N), but of windows with missing features (B,N,F) by the error of the others."""
+    chosen = missing.any(axis=(1, 2))
+    of_chosen = {name: values[chosen] for name, values in outputs.items() if name != "error"}
+    errors, present = feature_errors(windows[chosen], of_chosen, metadata, score.error_kind), 1 - missing[chosen]
+    of_chosen["error"] = (errors * present).sum(axis=-1) / np.maximum(present.sum(axis=-1), np.float32(1))
+    found = scores.copy()
+    same = replace(metadata, score=score)  # the error above is of the kind that the mode asks for
+    found[chosen] = score_windows(windows[chosen], of_chosen, same, score)
+    return found
 
 
 def fusion_rows(windows: Floats, outputs: Mapping[str, Floats], scaler: Scaler) -> Floats:

@@ -89,7 +89,9 @@ class Fusion:
     """One series: rows of what the engine says of them in, scores out; rows without a score begin it anew.
 
     A row of the input is (3F,): scaled values, residuals, shapes. With `explain`, behind the score stand the part that
-    each feature has in it (F), and for each feature the number of the view that shows it most (F).
+    each feature has in it (F), and for each feature the number of the view that shows it most (F). With `mask`, a row
+    has F more entries, 1 where a feature is missing: it is left out of the means over the features, and counts as
+    normal in those over rows.
     """
 
     def __init__(
@@ -101,8 +103,9 @@ class Fusion:
         delay: int = 0,
         explain: bool = False,
         number: int = 0,
+        mask: bool = False,
     ) -> None:
-        self.level, self.causal, self.delay, self.explain = score.level, causal, delay, explain
+        self.level, self.causal, self.delay, self.explain, self.mask = score.level, causal, delay, explain, mask
         scale = known.live if causal else known.whole
         self.normalised, self.unit = Normalised(scale, score.level), np.float32(scale.unit)
         self.features = len(known.next)
@@ -123,6 +126,10 @@ class Fusion:
         self.begun = False
         self.views = SeriesViews(self.predictions, causal=self.causal, level=self.level, number=self.number)
         self.means = MovingMeans(smoothing(causal=self.causal, delay=self.delay))
+        self.missing = np.empty((self.features, 0), np.float32)
+        """Of rows that are not final yet."""
+        self.viewed = 0
+        """How many of them have views already."""
 
     def add(self, rows: Floats) -> Floats:
         """Rows (n,3F), NaN without a score -> rows (m,C) that are final."""
@@ -144,13 +151,14 @@ class Fusion:
         """The rows that waited for others behind them."""
         if not self.begun:
             return np.empty((0, self.channels), np.float32)
-        return self._advance(np.empty((0, 3 * self.features), np.float32), end=True)
+        return self._advance(np.empty((0, (3 + self.mask) * self.features), np.float32), end=True)
 
     def remember(self) -> dict[str, Any]:
         """Everything that the scores of rows to come depend on: numbers and arrays by name."""
         return {
             "number": self.number,
             "begun": int(self.begun),
+            **({"missing": self.missing} if self.mask else {}),
             **{f"views.{name}": value for name, value in self.views.remember().items()},
             **{f"means.{name}": value for name, value in self.means.remember().items()},
         }
@@ -158,6 +166,9 @@ class Fusion:
     def recall(self, kept: dict[str, Any]) -> None:
         """Go on where `remember` was asked."""
         self.number, self.begun = kept["number"], bool(kept["begun"])
+        if self.mask:
+            self.missing = kept["missing"]
+            self.viewed = self.missing.shape[1]  # a causal stream holds no views back
         for name, part in (("views.", self.views), ("means.", self.means)):
             part.recall({key.removeprefix(name): value for key, value in kept.items() if key.startswith(name)})
 
@@ -168,13 +179,29 @@ class Fusion:
             for first in range(0, max(1, len(rows)), BLOCK_ROWS):
                 last = end and first + BLOCK_ROWS >= len(rows)
                 block = np.ascontiguousarray(rows[first : first + BLOCK_ROWS].T)
-                x, residual, shape = block.reshape(3, self.features, -1)
+                x, residual, shape, *missing = block.reshape(3 + self.mask, self.features, block.shape[-1])
+                if self.mask:
+                    self.missing = np.concatenate([self.missing, *missing], axis=1)
                 found.append(self._score(self.views.add(x, residual, shape, end=last), end=last))
         return np.concatenate(found) if len(found) > 1 else found[0]
+
+    def _without_missing(self, roots: list[Floats]) -> list[Floats]:
+        """Zero where a feature is missing, and more of the others, so that means over all are those of the others."""
+        count = roots[0].shape[-1]
+        missing, self.missing, self.viewed = self.missing[:, :count], self.missing[:, count:], self.viewed - count
+        if not missing.any():
+            return roots
+        present = 1 - missing
+        weight = present * (np.float32(self.features) / present.sum(axis=0))
+        return [root * weight[:, None] for root in roots]
 
     def _score(self, views: Floats, *, end: bool) -> Floats:
         """Signed views (F,6,n) -> rows (m,C) that are final."""
         deviations = self.normalised(views)
+        if self.mask:
+            begin, self.viewed = self.viewed, self.viewed + deviations.shape[-1]
+            missing = self.missing[:, None, begin : self.viewed] > 0
+            deviations = np.where(missing, np.float32(1), deviations)
         count = deviations.shape[-2]
         signed = deviations[..., ACTIVITY_VIEWS, :].copy() if self.explain else deviations[..., :0, :]
         squares: Floats = np.square(deviations, out=deviations)
@@ -184,6 +211,8 @@ class Fusion:
             squares = np.concatenate([squares, signed], axis=-2)
         means = self.means.add(squares, end=end)
         roots = [np.sqrt(mean[..., :count, :]) for mean in means]
+        if self.mask:
+            roots = self._without_missing(roots)
         # Feature by feature, since there are several views; over one row of memory numpy would add up in another order.
         parts = [np.add.reduce(root, axis=-3) / np.float32(self.features) for root in roots]
         logs = np.log(np.concatenate(parts, axis=-2) + EPSILON)  # (WV,n)

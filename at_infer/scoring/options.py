@@ -15,6 +15,7 @@ from at_infer.thresholds.choose import check_threshold
 Explain = Literal["none", "top", "all"]
 ShortSeries = Literal["error", "skip", "pad"]
 BadRows = Literal["error", "null"]
+MissingFeature = Literal["error", "mask"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,8 @@ class ScoreOptions(Config):
     """A series shorter than a window is an error, gets no score, or is padded."""
     on_bad_rows: BadRows = "error"
     """A row that is not finite is an error, or the windows that hold it get no score."""
+    on_missing_feature: MissingFeature = "error"
+    """`mask`: a column that is absent, or has no values for a while, is left out of the score."""
     max_gap: int | None = None
     """More of the model's usual steps than this between two rows begin a new stretch of the series; 0: none do."""
     explain: Explain = "none"
@@ -51,6 +54,7 @@ class ScoreOptions(Config):
         self._choice("short_series", ShortSeries)
         self._choice("on_bad_rows", BadRows)
         self._choice("explain", Explain)
+        self._choice("on_missing_feature", MissingFeature)
         check_threshold(self.threshold, self.ratio)
         check_max_gap(self.max_gap)
         if self.align == "last" and self.short_series == "pad":
@@ -86,8 +90,11 @@ class InputOptions(Config):
         if self.no_time and self.time_column is not None:
             raise ConfigError("time: `no_time` excludes `time_column`; give one of them")
 
-    def columns(self, known: Metadata, max_gap: int | None = None) -> Columns:
-        """What is read of each file, for a model; `max_gap` is that of the scores, for which times are read."""
+    def columns(self, known: Metadata, max_gap: int | None = None, *, mask: bool = False) -> Columns:
+        """What is read of each file, for a model; `max_gap` is that of the scores, for which times are read.
+
+        With `mask`, a feature may be absent.
+        """
         time = None if self.no_time else known.time_column if self.time_column is None else self.time_column
         if known.season is not None and time is None:
             raise ConfigError(
@@ -104,6 +111,7 @@ class InputOptions(Config):
             clock=clock if time is not None else None,
             needs_clock=known.season is not None,
             on_bad_time=self.on_bad_time,
+            may_be_absent=mask,
         )
 
 

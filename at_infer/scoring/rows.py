@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from at_infer.errors import DataError, EngineError
 from at_infer.models.spacing import Times, find_gaps
-from at_infer.scoring.missing import Filler
+from at_infer.scoring.missing import Filler, MissingFeatures
 from at_infer.scoring.series import (
     Bools,
     Padded,
@@ -77,7 +77,8 @@ class RowScorer:
         self.score, self.settings, self.layout, self.counted = score, settings, settings.layout, counted
         # A row that is still wanted may depend on this many rows before it.
         self.skip_before = skip_rows - settings.lookback
-        self.batch = _Batch(np.empty((batch_size, self.layout.window, len(settings.columns)), np.float32))
+        self.width = len(settings.columns) * (1 + settings.mask)
+        self.batch = _Batch(np.empty((batch_size, self.layout.window, self.width), np.float32))
         self.counts = ScoringCounts()
         self.ready: list[ScoredRows] = []
 
@@ -92,12 +93,13 @@ class RowScorer:
         settings = self.settings
         return Stretch(
             series,
-            Filler(settings.fill, settings.mean, last),
+            Filler(settings.filling, settings.mean, last),
             self.layout.merger(settings.window_channels),
             settings.finish(),
             self.counts.rows,
-            np.empty((0, len(settings.columns)), np.float32),
+            np.empty((0, self.width), np.float32),
             np.empty(0, np.bool_),
+            MissingFeatures(settings.fill, len(settings.columns)) if settings.mask else None,
         )
 
     def push(
@@ -142,7 +144,11 @@ class RowScorer:
         self.counts.gaps += 1
 
     def _push(self, stretch: Stretch, rows: Floats, where: str, first_row: int) -> None:
+        mask = None if stretch.missing is None else stretch.missing.mask(rows)
         bad = self._prepare(stretch, rows, where, first_row)
+        if mask is not None:
+            self._count_missing(mask)
+            rows = np.concatenate([rows, mask], axis=1)
         n, stride = self.layout.window, self.layout.stride
         stretch.buffer = np.concatenate([stretch.buffer, rows])
         stretch.bad = np.concatenate([stretch.bad, bad])
@@ -179,7 +185,10 @@ class RowScorer:
     def _prepare(self, stretch: Stretch, rows: Floats, where: str, first_row: int) -> Bools:
         """Fill missing values in place by the model's policy; a row that is still not finite is bad, or an error."""
         complete = np.isfinite(rows).all()
+        nothing = np.isnan(rows).all(axis=1) if stretch.missing is not None else None
         stretch.filler.apply(rows)  # it remembers the last row
+        if nothing is not None:
+            rows[nothing] = np.nan
         if complete or (finite := np.isfinite(rows)).all():
             return np.zeros(len(rows), np.bool_)
         if self.settings.on_bad_rows == "error":
@@ -258,6 +267,14 @@ class RowScorer:
             owned = (last >= self.counted.start) & (last < self.counted.stop)
         self.counts.windows += 0 if again else int(owned.sum())
         self.counts.bad_windows += int((bad & owned).sum())
+
+    def _count_missing(self, mask: Floats) -> None:
+        """Rows in which a feature is left out; those of a halo do not count."""
+        if self.counted is not None:
+            first = self.counts.rows
+            mask = mask[max(0, self.counted.start - first) : max(0, self.counted.stop - first)]
+        for j in np.flatnonzero(mask.any(axis=0)).tolist():
+            self.counts.missing[j] = self.counts.missing.get(j, 0) + int(mask[:, j].sum())
 
     def _without_score(self, stretch: Stretch, starts: Starts, scores: Floats, bad: Bools) -> Bools:
         """Windows whose values are so large that the engine overflows: bad like those with a bad row, or an error."""

@@ -57,6 +57,8 @@ class Summary:
     """Stretches between gaps that are shorter than a window."""
     dropped_rows: int
     """Left out, of scores and output, because their times do not rise."""
+    missing_features: dict[str, int]
+    """Features that were left out of the score for a while, and in how many rows."""
     threshold: float
     score_mode: str
     batch_size: int
@@ -99,7 +101,7 @@ def score_file(
     model = Path(engine) if isinstance(engine, str | Path) else engine.path
     check_writable(output, overwrite=overwrite, inputs=[model, sidecar_path(model)], say=say)
     with Scorer(engine, options, engine_options) as scorer:
-        columns = (input_options or InputOptions()).columns(scorer.metadata, scorer.options.max_gap)
+        columns = (input_options or InputOptions()).columns(scorer.metadata, scorer.options.max_gap, mask=scorer.masks)
         stream = RowStream(str(source), columns)
         _refuse_output_as_input(stream, output)
         check_names(columns, added_columns(scorer))
@@ -257,6 +259,7 @@ def _score(scorer: Scorer, stream: RowStream, parts: Parts, batch_size: int, obs
         gaps=counts.gaps,
         short_stretches=counts.short_stretches,
         dropped_rows=stream.dropped_rows,
+        missing_features=name_missing(scorer, counts.missing),
         threshold=scorer.threshold,
         score_mode=scorer.config.mode,
         batch_size=batch_size,
@@ -267,6 +270,11 @@ def _score(scorer: Scorer, stream: RowStream, parts: Parts, batch_size: int, obs
         engine_s=scorer.engine_s,
         write_s=writer.thread.busy_s,
     )
+
+
+def name_missing(scorer: Scorer, missing: dict[int, int]) -> dict[str, int]:
+    """Rows in which features were left out, by their names."""
+    return {scorer.metadata.columns[j]: rows for j, rows in sorted(missing.items())}
 
 
 def _refuse_output_as_input(stream: RowStream, output: Path) -> None:

@@ -17,6 +17,7 @@ from at_infer.models.criterion import (
     NO_STATISTICS,
     feature_errors,
     fusion_rows,
+    masked_scores,
     score_windows,
     view_statistics,
 )
@@ -24,6 +25,7 @@ from at_infer.models.fusion import Fusion
 from at_infer.models.metadata import Metadata
 from at_infer.models.spacing import Clock, Times
 from at_infer.models.views import LEVEL_STEP
+from at_infer.scoring.missing import SETTLE
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.rows import RowScorer
 from at_infer.scoring.series import Bools
@@ -155,6 +157,11 @@ class Scorer:
         known, asked = self.metadata.spacing, self.options.max_gap
         return None if known is None else known.longest_step(asked)
 
+    @property
+    def masks(self) -> bool:
+        """Are missing features left out of the score?"""
+        return self.options.on_missing_feature == "mask"
+
     def verdict(self, scores: Floats) -> Bools:
         """True where the score exceeds the threshold; never for a row without a score."""
         return np.greater(scores, np.float32(self.threshold))
@@ -170,6 +177,7 @@ class Scorer:
             fill=known.fill,
             season=known.season,
             longest_step=self.longest_step,
+            mask=self.masks,
             short_series=options.short_series,
             on_bad_rows=options.on_bad_rows,
             **self._last_step(),
@@ -178,15 +186,15 @@ class Scorer:
     def _last_step(self) -> "LastStep":
         """From merged rows to scores."""
         features, explain = len(self.metadata.columns), self.options.explain != "none"
-        causal = self.layout.align == "last"
+        causal, more = self.layout.align == "last", 2 * SETTLE if self.masks else 0
         if self.config.mode == "fusion":
             known = view_statistics(self.metadata)
             _, ahead = split_delay(self.metadata.model, self.config.mode, self.delay)
             return LastStep(
-                window_channels=3 * features,
+                window_channels=(3 + self.masks) * features,
                 channels=1 + 2 * features if explain else 1,
-                finish=lambda: Fusion(known, self.config, causal=causal, delay=ahead, explain=explain),
-                reach=(fusion.lookback(self.config.level), fusion.lookahead(causal=causal, delay=ahead)),
+                finish=lambda: Fusion(known, self.config, causal=causal, delay=ahead, explain=explain, mask=self.masks),
+                reach=(fusion.lookback(self.config.level) + more, fusion.lookahead(causal=causal, delay=ahead)),
                 grid=LEVEL_STEP,
             )
         channels, smooth = 1 + features if explain else 1, self.config.smooth  # the error of every feature
@@ -194,7 +202,7 @@ class Scorer:
             window_channels=channels,
             channels=channels,
             finish=lambda: MovingMean(smooth, causal=causal),
-            reach=(smooth, 0 if causal else smooth),
+            reach=(smooth + more, 0 if causal else smooth),
             grid=1,
         )
 
@@ -251,20 +259,29 @@ class Scorer:
         self.close()
 
     def score_windows(self, windows: Floats) -> Floats:
-        """(B,N,F) -> what the last step needs of each row (B,N,C)."""
+        """(B,N,F), or (B,N,2F) with which features are missing -> what the last step needs of each row (B,N,C)."""
+        features = self.metadata.model.features
+        missing = windows[..., features:] if self.masks else None
+        if missing is not None:
+            windows = np.ascontiguousarray(windows[..., :features])
         begin = time.perf_counter()
         outputs = self.engine.run(windows)
         self.engine_s += time.perf_counter() - begin
         with np.errstate(over="ignore", invalid="ignore"):  # a score that is not finite is looked for later
             if self.config.mode == "fusion":
-                return fusion_rows(windows, outputs, self.metadata.scaler)
+                rows = fusion_rows(windows, outputs, self.metadata.scaler)
+                return rows if missing is None else np.concatenate([rows, missing], axis=-1)
             if self._score_is_ready:
                 score = outputs["score"]
             else:
                 score = score_windows(windows, outputs, self.metadata, self.config)
+            if missing is not None and missing.any():
+                score = masked_scores(score, missing, windows, outputs, self.metadata, self.config)
             if self.options.explain == "none":
                 return score[..., None]
             errors = feature_errors(windows, outputs, self.metadata, self.config.error_kind)
+            if missing is not None:
+                errors = np.where(missing > 0, np.float32(0), errors)
             return np.concatenate([score[..., None], errors], axis=-1)
 
     def _score_config(self) -> ScoreConfig:
@@ -317,6 +334,11 @@ class Scorer:
         has_error = "reconstruction" in has or ("error" in has and same_error and self.config.mode != "fusion")
         has_discrepancy = "discrepancy" in has or {"prior_0", "series_0"} <= has or not self.config.uses_discrepancy
         changed = replace(self.config, smooth=recorded.smooth) != recorded
+        if self.masks and not ("reconstruction" in has and has_discrepancy):
+            raise ConfigError(
+                f"on missing feature: {self.engine.path} has only {', '.join(self.engine.outputs)}, which does not "
+                f"tell features apart; export it with all outputs"
+            )
         if not (has_error and has_discrepancy) and (changed or "score" not in has):
             raise ConfigError(
                 f"score mode: {self.engine.path} has only {', '.join(self.engine.outputs)}, too little for mode "

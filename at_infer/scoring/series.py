@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.scoring.missing import Filler
+from at_infer.scoring.missing import Filler, MissingFeatures
 from at_infer.scoring.settings import Finisher
 from at_infer.scoring.windows import Floats, LastOfWindow, Merger, Starts
 
@@ -28,6 +28,8 @@ class ScoringCounts:
     """Gaps in time, each of which begins a new stretch of its series."""
     short_stretches: int = 0
     """Stretches shorter than a window, of series that have gaps."""
+    missing: dict[int, int] = field(default_factory=dict)
+    """Numbers of features, and in how many rows each was left out."""
 
 
 @dataclass(slots=True, eq=False)
@@ -66,12 +68,15 @@ class Stretch:
     buffer: Floats
     """The last rows: those that are in no window yet, and those that a tail window would reach back to."""
     bad: Bools
+    missing: MissingFeatures | None = None
+    """If missing features are left out of the score."""
     rows: int = 0
     next_start: int = 0
 
     def remember(self) -> dict[str, Any]:
         """As of the series."""
-        own: dict[str, Any] = {"rows": self.rows, "next_start": self.next_start, "buffer": self.buffer}
+        gone: dict[str, Any] = {} if self.missing is None else self.missing.remember()
+        own: dict[str, Any] = gone | {"rows": self.rows, "next_start": self.next_start, "buffer": self.buffer}
         if isinstance(self.merger, LastOfWindow) and len(self.merger.tail):
             own |= {"tail": self.merger.tail, "tail_first": self.merger.tail_first}
         return own | {f"finisher.{name}": value for name, value in self.finisher.remember().items()}
@@ -81,7 +86,9 @@ class Stretch:
         self.rows, self.next_start, self.buffer = kept["rows"], kept["next_start"], kept["buffer"]
         self.bad = np.zeros(len(self.buffer), np.bool_)
         if self.rows:
-            self.filler.last = self.buffer[-1].copy()
+            self.filler.last = self.buffer[-1, : len(self.filler.mean)].copy()
+        if self.missing is not None:
+            self.missing.recall(kept)
         assert isinstance(self.merger, LastOfWindow), "only rows that are scored one by one have a memory"
         self.merger.done = max(0, self.rows - self.merger.delay)
         if "tail" in kept:

@@ -41,6 +41,8 @@ class RowSettings:
     """Subtracted from the rows before anything else, gaps included: a gap repeats a deviation from the season."""
     longest_step: float | None = None
     """A longer time between two rows is a gap: windows never cross it, and whatever looks back begins anew."""
+    mask: bool = False
+    """Leave missing features out of the score; windows then have F more channels, 1 where a feature is missing."""
     window_channels: int = 1
     """What the engine says of each row of a window."""
     channels: int = 1
@@ -54,6 +56,11 @@ class RowSettings:
     short_series: ShortSeries = "error"
     on_bad_rows: BadRows | Literal["keep"] = "error"
     """`keep`: an infinite score stays, as a stream must not stop; the caller lets no row pass that is not finite."""
+
+    @property
+    def filling(self) -> Fill:
+        """What the network sees instead of a missing value: a feature that is left out must not disturb the others."""
+        return "forward" if self.mask and self.fill == "error" else self.fill
 
     @property
     def lookback(self) -> int:

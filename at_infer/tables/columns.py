@@ -36,6 +36,8 @@ class Columns:
     needs_clock: bool = False
     """Is it an error if they do not count like that? Otherwise gaps in time stay unknown, which is said."""
     on_bad_time: BadTime = "error"
+    may_be_absent: bool = False
+    """Is a feature without a column read as if all its values were missing?"""
 
     @property
     def keys(self) -> list[str]:

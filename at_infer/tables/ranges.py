@@ -98,7 +98,9 @@ def last_values(
         file, end = open_place(part.place), part.end
         while end > part.first and len(found) < len(names):
             first = max(part.first, end - block)
-            missing = [name for name in names if name not in found]
+            missing = [name for name in names if name not in found and name in file.schema]
+            if not missing:
+                break
             for _, chunk in file.between(first, end).chunks([*missing, *clock]):
                 times = wanted_times(chunk, part.place.name, columns) if clock else None
                 for name in missing:

@@ -163,13 +163,14 @@ def check_columns(file: InputFile, head: InputFile, columns: Columns) -> None:
     keys = columns.keys
     if len(set(keys)) < len(keys):
         raise DataError(f"{file.path}: column {keys[0]!r} cannot be the time and the series column at once")
-    for name in [*columns.features, *keys]:
+    present = [name for name in columns.features if name in file.schema]
+    for name in [*(present if columns.may_be_absent and present else columns.features), *keys]:
         if name not in file.schema:
             raise DataError(
                 f"{file.path}: column {name!r} is missing; the model was trained on {listed(columns.features)}, the "
                 f"file has {listed(list(file.schema))}"
             )
-    for name in columns.features:
+    for name in present:
         dtype = file.schema[name]
         if not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)):
             raise DataError(f"{file.path}: column {name!r} is {dtype}, not numeric; the model needs numbers")
@@ -202,7 +203,10 @@ def numbers_and_keys(file: InputFile, columns: Columns) -> Iterator[tuple[int, N
     longest = max(keys, key=len, default="")
     features = [f"{longest}:{j}" for j in range(len(names))]
     query = file.scan.select(
-        *(cs.by_name(name).cast(pl.Float32).alias(own) for name, own in zip(names, features, strict=True)),
+        *(
+            (cs.by_name(name) if name in file.schema else pl.lit(None)).cast(pl.Float32).alias(own)
+            for name, own in zip(names, features, strict=True)
+        ),
         *(cs.by_name(key) for key in keys),
     )
     for first, frame in file.collect(query, max(1, CHUNK_CELLS // (len(features) + len(keys)))):

@@ -24,6 +24,7 @@ from at_infer.cluster.splits import (
     cut,
     pack,
 )
+from at_infer.config import ScoreConfig
 from at_infer.errors import DataError
 from at_infer.models.season import Season
 from at_infer.models.spacing import Spacing
@@ -275,7 +276,7 @@ def both_ways(
         **by_kind(batch_size=5, **given),
     )
     names = ["rows", "series", "windows", "anomalies", "segments", "unscored_rows", "bad_windows", "short_series"]
-    names += ["gaps", "short_stretches"]
+    names += ["gaps", "short_stretches", "missing_features"]
     told = [{name: getattr(summary, name) for name in names} for summary in (plain, apart)]
     return pl.read_parquet(folder / "plain.parquet"), told[0], read_splits(folder / "apart"), told[1]
 
@@ -294,6 +295,7 @@ def both_ways(
     layout=st.sampled_from(["one", "column", "file", "column and file"]),
     keep_time=st.booleans(),
     seasonal=st.booleans(),
+    mask=st.booleans(),
     gaps=st.integers(0, 4),
     pauses=st.lists(st.integers(0, 500), max_size=12),
     infinities=st.integers(0, 2),
@@ -313,6 +315,7 @@ def test_splits_score_every_row_as_the_plain_command_does(
     layout: str,
     keep_time: bool,
     seasonal: bool,
+    mask: bool,
     gaps: int,
     pauses: list[int],
     infinities: int,
@@ -335,10 +338,13 @@ def test_splits_score_every_row_as_the_plain_command_does(
         threshold=threshold,
         short_series="skip" if causal else short,
         on_bad_rows="null",
+        on_missing_feature="mask" if mask else "error",
     )
     with pytest.MonkeyPatch.context() as patch:
         spacing = Spacing(step=2400.0, clock="date") if seasonal else Spacing(step=1.0, clock="number")
-        known = metadata(fill=fill, spacing=spacing, **SEASONAL if seasonal else {})
+        known = metadata(
+            fill=fill, spacing=spacing, score=ScoreConfig(mode="reconstruction"), **SEASONAL if seasonal else {}
+        )
         patch.setattr("at_infer.scoring.scorer.open_engine", lambda path, **_: EasyEngine(Path(path), known))
         patch.setattr("at_infer.tables.row_stream.CHUNK_CELLS", 5 * 40)
         patch.setattr("at_infer.tables.ranges.LOOK_BACK_ROWS", (3, 10))
