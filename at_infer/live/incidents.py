@@ -47,8 +47,8 @@ class LiveIncidents:
     def add(self, pushed: Pushed, *, by_series: bool, by_time: bool) -> list[Event]:
         """Rows that are final, of any series; the time of a row is its number if it has no other."""
         rows: dict[SeriesName, list[int]] = {}
-        for i, tag in enumerate(pushed.tags):
-            if tag is not None:
+        for i in pushed.in_order():
+            if (tag := pushed.tags[i]) is not None:
                 rows.setdefault(tag[1] if by_series else "", []).append(i)
         events: list[Event] = []
         for name in pushed.dropped:

@@ -56,7 +56,9 @@ class Metrics:
         for name in pushed.dropped:
             self.score_over_threshold.pop(str(name), None)
         kept, limit = self.score_over_threshold, float(np.float32(self.threshold))  # as verdicts have it
-        for tag, score in zip(pushed.tags, pushed.score.tolist(), strict=True):
+        scores = pushed.score.tolist()
+        for i in pushed.in_order():
+            tag, score = pushed.tags[i], scores[i]
             if tag is None or score != score:
                 continue
             name = str(tag[1]) if by_series else ""

@@ -211,7 +211,7 @@ class StreamScorer:
                 first = len(pushed.tags)
                 pushed.ended[gap] = range(first, first + len(rows_of) - at_once)
                 late += rows_of[at_once:]
-            for i, row in zip(numbers[len(numbers) - at_once :], rows_of[:at_once], strict=True):  # each makes one final
+            for i, row in zip(numbers[len(numbers) - at_once :], rows_of[:at_once], strict=True):  # one each
                 channels[i], pushed.tags[i] = row, known.waiting.popleft()
             if gap is not None:
                 pushed.tags += [known.waiting.popleft() for _ in pushed.ended[gap]]

@@ -54,6 +54,14 @@ class SeriesState:
         self.time = kept.get("time")
         self.stretch.recall(kept)
 
+    def go_on_behind(self, kept: dict[str, Any], most: int) -> int:
+        """Begin with the last rows, fewer than a window, of what `remember` gave under another engine.
+
+        They are known but have no scores. Returns how many of them, answered though they are, come out again.
+        """
+        self.time = kept.get("time")
+        return self.stretch.go_on_behind(kept, most)
+
 
 @dataclass(slots=True, eq=False)
 class Stretch:
@@ -97,14 +105,13 @@ class Stretch:
         self.finisher.recall({name.removeprefix(own): v for name, v in kept.items() if name.startswith(own)})
 
     def go_on_behind(self, kept: dict[str, Any], most: int) -> int:
-        """Begin with the last rows, fewer than a window, of what `remember` gave under another engine.
-
-        They are known but have no scores. Returns how many of them, answered though they are, come out again.
-        """
+        """As of the series."""
         rows: Floats = kept["buffer"][-most:]
         self.rows, self.buffer, self.bad = len(rows), rows.copy(), np.zeros(len(rows), np.bool_)
         if self.rows:
-            self.filler.last = self.buffer[-1].copy()
+            self.filler.last = self.buffer[-1, : len(self.filler.mean)].copy()
+        if self.missing is not None:
+            self.missing.recall(kept)
         assert isinstance(self.merger, LastOfWindow), "only rows that are scored one by one have a memory"
         self.merger.done = max(0, self.rows - self.merger.delay)
         self.finisher.add(np.full((self.merger.done, self.merger.tail.shape[1]), np.nan, np.float32))
