@@ -470,7 +470,7 @@ def test_a_full_disk_is_one_line_and_exit_code_1(models, table):
             text=True,
             check=False,
         )
-    assert (done.returncode, done.stderr) == (1, "error: stdout: cannot be written (No space left on device)\n")
+    assert (done.returncode, done.stderr) == (1, "error: stdout: could not be written (No space left on device)\n")
 
 
 @pytest.mark.slow
