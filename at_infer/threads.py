@@ -11,6 +11,11 @@ def check_threads(threads: int | None) -> None:
         raise ConfigError(f"threads: {threads} is too small; at least 1")
 
 
+def cpu_count() -> int:
+    """CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def let_threads_sleep() -> None:
     """Let OpenMP threads sleep instead of spin between two operations; call it before torch is imported.
 

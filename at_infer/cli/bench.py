@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +13,7 @@ from at_infer.cli.terminal import say, show
 from at_infer.config import Provider
 from at_infer.errors import ConfigError, MissingExtraError
 from at_infer.output import atomic_path, check_writable
-from at_infer.threads import let_threads_sleep
+from at_infer.threads import cpu_count, let_threads_sleep
 
 if TYPE_CHECKING:
     from at_infer.measure.bench import Absent, Agreement, Contestant, Figures
@@ -114,7 +113,7 @@ def _process(threads: int | None, watch: "GpuWatch | None") -> dict[str, Any]:
     from at_infer.measure.bench import peak_mb
 
     peak = peak_mb()
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    usable = cpu_count()
     told = watch.facts if watch is not None else None
     return {
         "threads": threads or usable,

@@ -26,6 +26,8 @@ class Engine(Protocol):
     missing: list[str]
     outputs: tuple[str, ...]
     """Names of the tensors that `run` returns."""
+    lanes: int
+    """Threads that may be in `run` at once, if it is faster so; 0: only the one that opened the engine."""
 
     def run(self, windows: Floats) -> dict[str, Floats]:
         """(B,N,F) raw values -> every output of the graph, for any B, in arrays of their own."""
@@ -74,6 +76,7 @@ class Scoring:
     path: Path
     metadata: "Metadata | None"
     missing: list[str]
+    lanes = 0
 
     def run(self, windows: Floats) -> dict[str, Floats]:
         """What a runtime has to bring along."""

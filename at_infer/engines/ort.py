@@ -13,12 +13,15 @@ from at_infer.errors import ConfigError, EngineError, MissingExtraError
 from at_infer.models.agreement import check_shapes
 from at_infer.models.metadata import Metadata
 from at_infer.models.signatures import check_digest
+from at_infer.threads import cpu_count
 
 PROVIDERS: dict[Provider, list[str]] = {
     "cpu": ["CPUExecutionProvider"],
     "cuda": ["CUDAExecutionProvider"],
     "tensorrt": ["TensorrtExecutionProvider", "CUDAExecutionProvider"],
 }
+SMALL_BYTES = 2 << 20
+"""Of the file of a small network."""
 NEEDED = {
     "score": ("score",),
     "associations": ("reconstruction", "prior_0", "series_0"),
@@ -31,6 +34,11 @@ class OnnxEngine(Scoring):
     def __init__(self, path: Path, *, provider: Provider = "cpu", threads: int | None = None) -> None:
         self.path, self.provider = path, provider
         check_digest(path)
+        if provider == "cpu":
+            # A window of a small network is too little work for two threads: they would mostly wait for each other.
+            small = path.stat().st_size < SMALL_BYTES
+            self.lanes = (threads or cpu_count()) if small else 1
+            threads = 1 if small else threads
         self.session = open_session(path, provider=provider, threads=threads)
         with utf8_names(path):
             self.outputs = tuple(output.name for output in self.session.get_outputs())

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from at_infer import __version__
+from at_infer.threads import cpu_count
 
 PROBE = Path(__file__).with_name("load_probe.py")
 TIMEOUT_S = 60
@@ -110,7 +111,7 @@ def find_cpu(cpuinfo: str | None) -> dict[str, Any]:
     model = facts.get("model name") or _device_tree() or platform.processor() or platform.machine()
     known = ARM_FEATURES if "features" in facts else FEATURES
     flags = set(facts.get("flags", facts.get("features", "")).split())
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    usable = cpu_count()
     return {
         "model": model,
         "architecture": platform.machine(),

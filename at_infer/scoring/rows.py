@@ -5,7 +5,9 @@ them; what comes back is merged to one score per row, smoothed, and given out by
 Python scoring all call this.
 """
 
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -27,6 +29,8 @@ from at_infer.scoring.series import (
 )
 from at_infer.scoring.settings import RowSettings
 from at_infer.scoring.windows import Floats, Starts
+
+READY = 4  # batches that wait for the engine, or for what comes behind it, while the other is busy
 
 ScoreWindows = Callable[[Floats], Floats]
 """Raw windows (B,N,F) -> what the engine says of each row (B,N,C)."""
@@ -53,6 +57,8 @@ class _Batch:
 
     windows: Floats
     filled: int = 0
+    rows: int = 0
+    """How many rows of the input had come when it was full."""
     work: list[_Windows | _Until | Stretch] = field(default_factory=list)
     """In order: windows of a stretch, rows that have come, or the end of a stretch."""
 
@@ -73,12 +79,20 @@ class RowScorer:
         batch_size: int,
         skip_rows: int = 0,
         counted: range | None = None,
+        workers: Executor | None = None,
+        lanes: int = 0,
     ) -> None:
+        """With `workers`, up to `lanes` batches are in the engine at once, and a few more are ready for it."""
         self.score, self.settings, self.layout, self.counted = score, settings, settings.layout, counted
         # A row that is still wanted may depend on this many rows before it.
         self.skip_before = skip_rows - settings.lookback
         self.width = len(settings.columns) * (1 + settings.mask)
-        self.batch = _Batch(np.empty((batch_size, self.layout.window, self.width), np.float32))
+        self.batch_shape = (batch_size, self.layout.window, self.width)
+        self.batch = _Batch(np.empty(self.batch_shape, np.float32))
+        self.workers, self.most_under_way = workers, lanes + READY
+        self.under_way: deque[tuple[_Batch, Future[Floats]]] = deque()
+        """Batches in the engine, in order."""
+        self.spare: list[_Batch] = []
         self.counts = ScoringCounts()
         self.ready: list[ScoredRows] = []
 
@@ -175,7 +189,16 @@ class RowScorer:
     def flush(self) -> None:
         """Score what is waiting."""
         if self.batch.work:
-            self._run_batch()
+            if self.under_way:
+                self._run_batch()
+            else:  # nothing else to do meanwhile
+                self.batch.rows = self.counts.rows
+                self._merge(self.batch, self._scored(self.batch))
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait for full batches that are in the engine."""
+        self._finish(0)
 
     def take(self) -> list[ScoredRows]:
         """Scores that are final; each row is given out once, the rows of a series in order."""
@@ -210,10 +233,10 @@ class RowScorer:
         if stretch.bad.any():
             before = np.concatenate([[0], np.cumsum(stretch.bad)])
             bad = before[at + n] > before[at]
-        self._count(stretch, starts, bad)
+        self._count(stretch, starts, bad, self.counts.rows)
         done = 0
-        batch = self.batch
         while done < len(starts):
+            batch = self.batch
             count = min(len(batch.windows) - batch.filled, len(starts) - done)
             part = slice(done, done + count)
             step = self.layout.stride
@@ -226,14 +249,34 @@ class RowScorer:
                 self._run_batch()
 
     def _run_batch(self) -> None:
+        """Give the batch to the engine, and merge those before it that are ready."""
         batch = self.batch
-        if self._wanted():
-            try:
-                scores = self.score(batch.windows[: batch.filled])
-            except EngineError as error:
-                raise EngineError(f"{self._rows_of_batch()}: {error}") from None
-        else:
-            scores = np.zeros((batch.filled, self.layout.window, self.settings.window_channels), np.float32)
+        batch.rows = self.counts.rows
+        if self.workers is None:
+            self._merge(batch, self._scored(batch))
+            return
+        self.under_way.append((batch, self.workers.submit(self._scored, batch)))
+        self.batch = self.spare.pop() if self.spare else _Batch(np.empty(self.batch_shape, np.float32))
+        self._finish(self.most_under_way)
+
+    def _finish(self, most: int) -> None:
+        """Merge batches in order, until at most so many are under way."""
+        while self.under_way and (len(self.under_way) > most or self.under_way[0][1].done()):
+            batch, scores = self.under_way[0]
+            self._merge(batch, scores.result())  # a batch that failed stays, so that none behind it is merged
+            self.under_way.popleft()
+            self.spare.append(batch)
+
+    def _scored(self, batch: _Batch) -> Floats:
+        if not self._wanted(batch):
+            return np.zeros((batch.filled, self.layout.window, self.settings.window_channels), np.float32)
+        try:
+            return self.score(batch.windows[: batch.filled])
+        except EngineError as error:
+            raise EngineError(f"{self._rows_of_batch(batch)}: {error}") from None
+
+    def _merge(self, batch: _Batch, scores: Floats) -> None:
+        """From scores of windows to scores of rows."""
         done = 0
         for item in batch.work:
             match item:
@@ -245,25 +288,25 @@ class RowScorer:
                 case _Windows(stretch, starts, bad):
                     of_windows = scores[done : done + len(starts)]
                     done += len(starts)
-                    bad = bad | self._without_score(stretch, starts, of_windows, bad)
+                    bad = bad | self._without_score(batch, stretch, starts, of_windows, bad)
                     if bad.any():
                         of_windows = np.where(bad[:, None, None], np.float32(np.nan), of_windows)
                     self._emit(stretch, stretch.finisher.add(stretch.merger.add(starts, of_windows)))
         batch.filled = 0
         batch.work.clear()
 
-    def _wanted(self) -> bool:
+    def _wanted(self, batch: _Batch) -> bool:
         """Does a row that an earlier run has not scored depend on this batch?"""
-        if not self.batch.filled:
+        if not batch.filled:
             return False
-        last = next(item for item in reversed(self.batch.work) if isinstance(item, _Windows))
+        last = next(item for item in reversed(batch.work) if isinstance(item, _Windows))
         return last.stretch.first_row + int(last.starts[-1]) + self.layout.window > self.skip_before
 
-    def _count(self, stretch: Stretch, starts: Starts, bad: Bools, *, again: bool = False) -> None:
-        """Count windows, or with `again` only what has turned out to be bad."""
+    def _count(self, stretch: Stretch, starts: Starts, bad: Bools, rows: int, *, again: bool = False) -> None:
+        """Count windows when so many rows have come, or with `again` only what has turned out to be bad."""
         owned = np.ones(len(starts), np.bool_)
         if self.counted is not None:
-            last = np.minimum(stretch.first_row + starts + self.layout.window, self.counts.rows) - 1
+            last = np.minimum(stretch.first_row + starts + self.layout.window, rows) - 1
             owned = (last >= self.counted.start) & (last < self.counted.stop)
         self.counts.windows += 0 if again else int(owned.sum())
         self.counts.bad_windows += int((bad & owned).sum())
@@ -276,7 +319,7 @@ class RowScorer:
         for j in np.flatnonzero(mask.any(axis=0)).tolist():
             self.counts.missing[j] = self.counts.missing.get(j, 0) + int(mask[:, j].sum())
 
-    def _without_score(self, stretch: Stretch, starts: Starts, scores: Floats, bad: Bools) -> Bools:
+    def _without_score(self, batch: _Batch, stretch: Stretch, starts: Starts, scores: Floats, bad: Bools) -> Bools:
         """Windows whose values are so large that the engine overflows: bad like those with a bad row, or an error."""
         if self.settings.on_bad_rows == "keep":
             return np.zeros(len(starts), np.bool_)
@@ -284,21 +327,21 @@ class RowScorer:
         if overflown.any():
             if self.settings.on_bad_rows == "error":
                 first = stretch.first_row + int(starts[overflown.argmax()])
-                last = min(first + self.layout.window, self.counts.rows) - 1
+                last = min(first + self.layout.window, batch.rows) - 1
                 raise DataError(
                     f"rows {first} to {last}: the engine finds no finite score, a value is far too large; mend the "
                     f"row, or pass on_bad_rows='null'"
                 )
-            self._count(stretch, starts, overflown, again=True)
+            self._count(stretch, starts, overflown, batch.rows, again=True)
         return overflown
 
-    def _rows_of_batch(self) -> str:
+    def _rows_of_batch(self, batch: _Batch) -> str:
         """For messages."""
-        groups = [item for item in self.batch.work if isinstance(item, _Windows)]
+        groups = [item for item in batch.work if isinstance(item, _Windows)]
         first, last = groups[0], groups[-1]
         begin = first.stretch.first_row + int(first.starts[0])
         end = last.stretch.first_row + int(last.starts[-1]) + self.layout.window
-        return f"rows {begin} to {min(end, self.counts.rows) - 1}"  # a padded series ends before its window
+        return f"rows {begin} to {min(end, batch.rows) - 1}"  # a padded series ends before its window
 
     def _emit(self, stretch: Stretch, rows: Floats) -> None:
         if len(rows):

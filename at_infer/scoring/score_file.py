@@ -232,6 +232,8 @@ def _score(scorer: Scorer, stream: RowStream, parts: Parts, batch_size: int, obs
     finally:
         reader.close()
         with suppress(BaseException):  # the first error is on its way already
+            core.settle()
+        with suppress(BaseException):
             writer.collect(core)
             writer.pass_on()  # rows that are final are kept
         with suppress(BaseException):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypedDict
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from at_infer.config import ScoreConfig, check_temperature, head_rule, split_delay
 from at_infer.engines import Engine, open_engine
 from at_infer.errors import ConfigError, DataError, EngineError
+from at_infer.memory import keep_freed_memory
 from at_infer.models import fusion
 from at_infer.models.criterion import (
     NO_STATISTICS,
@@ -34,7 +36,7 @@ from at_infer.scoring.windows import Floats, MovingMean, WindowLayout
 from at_infer.tables.clock import FOR_GAPS, NEEDED, times_to_numbers
 from at_infer.thresholds.choose import choose_for_scoring
 
-BATCH_SIZES = (4, 8, 16, 32)  # more was never faster on a CPU, and takes memory
+BATCH_SIZES = (8, 16, 32)  # more was never faster on a CPU, and takes memory
 USUAL_BATCH = 8
 PROBE_WINDOWS = 2_000  # with fewer windows than this to score, looking for the best batch costs more than it brings
 
@@ -70,7 +72,9 @@ class Scorer:
         options: ScoreOptions | None = None,
         engine_options: EngineOptions | None = None,
     ) -> None:
+        keep_freed_memory()
         self.options, self.engine_options = options or ScoreOptions(), engine_options or EngineOptions()
+        self._workers: Executor | None = None
         self._owned = isinstance(engine, str | Path)
         on = self.engine_options
         self.engine = (
@@ -113,7 +117,7 @@ class Scorer:
         as_recorded = replace(self.config, smooth=self.metadata.score.smooth) == self.metadata.score
         self._score_is_ready = as_recorded and "score" in self.engine.outputs
         self.engine_s = 0.0
-        """Seconds spent inside the engine."""
+        """Seconds spent inside the engine, by all threads together."""
 
     def score(self, rows: ArrayLike, times: Sequence[Any] | NDArray[Any] | None = None) -> Scores:
         """Scores and verdicts of one series of rows (n,F), raw values in the order of the model's columns.
@@ -216,7 +220,18 @@ class Scorer:
     ) -> RowScorer:
         """The scoring core on this engine."""
         used = settings or self.row_settings
-        return RowScorer(self.score_windows, used, batch_size=batch_size, skip_rows=skip_rows, counted=counted)
+        lanes = self.engine.lanes
+        if lanes and self._workers is None:
+            self._workers = ThreadPoolExecutor(lanes, thread_name_prefix="engine")
+        return RowScorer(
+            self.score_windows,
+            used,
+            batch_size=batch_size,
+            skip_rows=skip_rows,
+            counted=counted,
+            workers=self._workers,
+            lanes=lanes,
+        )
 
     def batch_size_for(self, rows: int) -> int:
         """The size that was asked for, or the smallest about as fast per window as any; little to do gets no probe."""
@@ -249,6 +264,8 @@ class Scorer:
 
     def close(self) -> None:
         """Free what the engine holds; an engine that was given open stays open."""
+        if self._workers is not None:
+            self._workers.shutdown(cancel_futures=True)
         if self._owned:
             self.engine.close()
 

@@ -162,9 +162,9 @@ def failing(calls: int, error: Exception) -> Callable[..., dict[str, np.ndarray]
     real, left = OnnxEngine.run, [calls]
 
     def run(self: OnnxEngine, of_windows: np.ndarray) -> dict[str, np.ndarray]:
-        if not left[0]:
-            raise error
         left[0] -= 1
+        if left[0] < 0:
+            raise error
         return real(self, of_windows)
 
     return run
