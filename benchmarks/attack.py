@@ -338,15 +338,16 @@ def kill_storm(seeds: Seeds, work: Path, rng: random.Random, count: int) -> Iter
     def slowly() -> None:  # so that there is something to resume
         import at_infer.scoring.score_file as scoring
         import at_infer.tables.row_stream as stream
+        from at_infer.tables.parts import Parts
 
         scoring.PART_ROWS, stream.CHUNK_CELLS = 1, 60
-        write = scoring.Parts.write
+        write = Parts.write
 
         def wait(*given: Any) -> None:
             write(*given)
             time.sleep(0.02)
 
-        scoring.Parts.write = wait  # type: ignore[method-assign]
+        Parts.write = wait  # type: ignore[method-assign, assignment]
 
     kills, resumed = 0, 0
     while kills < count:

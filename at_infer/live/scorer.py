@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -14,7 +15,7 @@ from at_infer.engines import Engine
 from at_infer.errors import ConfigError, DataError
 from at_infer.live.state import load_state, save_state
 from at_infer.live.times import Moment, Time, TimeOrderError, check_order, moment, seconds
-from at_infer.models.spacing import Times
+from at_infer.models.spacing import Times, find_gaps
 from at_infer.scoring.missing import TOLD_AFTER
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.scorer import Scorer
@@ -27,6 +28,7 @@ SeriesName = Hashable
 """Whatever the series column holds."""
 
 MAX_SERIES = 10_000
+SMALL_BATCH = 32  # windows of a small network, whose series are then worked on together
 
 
 class StreamScore(NamedTuple):
@@ -133,7 +135,9 @@ class StreamScorer:
         late = options.delay if delay is None else delay
         self.scorer = Scorer(engine, replace(options, align="last", delay=late), engine_options)
         try:
-            self.batch_size = self.scorer.batch_size_for(0)
+            few = self.scorer.batch_size_for(0)
+            asked = self.scorer.engine_options.batch_size is not None
+            self.batch_size = few if asked or self.scorer.engine.lanes < 2 else max(few, SMALL_BATCH)
             self.metadata, self.threshold = self.scorer.metadata, self.scorer.threshold
             if every > 1 and self.scorer.config.mode == "fusion":
                 raise ConfigError("every: mode fusion needs every row; leave it out, or choose another score mode")
@@ -186,18 +190,16 @@ class StreamScorer:
         channels = np.full((count, self.core.settings.channels), np.nan, np.float32)
         pushed = Pushed(channels[:, 0], np.zeros(count, np.bool_), [None] * count, channels)
         self._refuse_values(values, pushed.refused)
-        taken: dict[Stretch, _Taken] = {}
+        together: dict[SeriesState, tuple[LiveSeries, list[int], list[Times | None]]] = {}
         for i, name in enumerate(names):
             if i not in pushed.refused and (known := self._enter(i, name, times, pushed)) is not None:
-                before = known.state.stretch
-                gone = None if before.missing is None else before.missing.run.copy()
-                self.core.push(known.state, values[i : i + 1], times=self._times(known, pushed))
-                if gone is not None:
-                    pushed.features += self._feature_changes(i, gone, known.state.stretch)
-                if known.state.stretch is not before:
-                    taken.setdefault(before, _Taken(known)).gap = i
-                taken.setdefault(known.state.stretch, _Taken(known)).rows.append(i)
+                _, numbers, clock = together.setdefault(known.state, (known, [], []))
+                numbers.append(i)
+                clock.append(self._times(known, pushed))
                 known.waiting.append(i if tags is None else tags[i])
+        taken: dict[Stretch, _Taken] = {}
+        for known, numbers, clock in together.values():  # all rows of a series together, whatever came between them
+            self._push(known, numbers, clock, values, pushed, taken)
         self.core.flush()
         final: dict[Stretch, list[Floats]] = {}
         for scored in self.core.take():
@@ -313,6 +315,34 @@ class StreamScorer:
         self.series[name] = known
         known.time = now or known.time
         return known
+
+    def _push(
+        self,
+        known: LiveSeries,
+        numbers: list[int],
+        clock: list[Times | None],
+        values: Floats,
+        pushed: Pushed,
+        taken: dict[Stretch, _Taken],
+    ) -> None:
+        """Rows of one series into the core: up to each gap, or one by one where features may be missing."""
+        state, longest = known.state, self.core.settings.longest_step
+        told = [time for time in clock if time is not None]
+        times = np.concatenate(told) if len(told) == len(clock) else None
+        if self.core.settings.mask or (times is None and told):
+            begins = list(range(len(numbers)))
+        else:
+            gaps = [] if times is None or longest is None else find_gaps(times, longest, state.time).tolist()
+            begins = sorted({0, *gaps})
+        for begin, end in pairwise([*begins, len(numbers)]):
+            before = state.stretch
+            gone = None if before.missing is None else before.missing.run.copy()
+            self.core.push(state, values[numbers[begin:end]], times=None if times is None else times[begin:end])
+            if gone is not None:
+                pushed.features += self._feature_changes(numbers[begin], gone, state.stretch)
+            if state.stretch is not before:
+                taken.setdefault(before, _Taken(known)).gap = numbers[begin]
+            taken.setdefault(state.stretch, _Taken(known)).rows += numbers[begin:end]
 
     def _feature_changes(self, i: int, before: NDArray[np.int64], now: Stretch) -> Iterator[FeatureChange]:
         assert now.missing is not None

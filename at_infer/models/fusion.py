@@ -5,8 +5,9 @@ and its root taken. A part is the mean of that over the features, for one view a
 rows. The score is the geometric mean of the parts: high where several of them are.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from itertools import pairwise
 from typing import Any
 
@@ -28,6 +29,8 @@ STUCK = len(VIEWS)
 LABELS = ("shape", "next row", "rows ahead", "burst", "burst", "level", "stuck")
 """What a cause is called, by the number of its view."""
 ACTIVITY_VIEWS = slice(VIEWS.index(ACTIVITIES[0]), VIEWS.index(ACTIVITIES[-1]) + 1)
+TOGETHER = 64
+"""Series whose next rows are worked on at once."""
 BLOCK_ROWS = 1000
 """Rows that are worked on at once: what belongs to them fits into the cache of a core."""
 EPSILON = np.float32(1e-8)
@@ -172,6 +175,13 @@ class Fusion:
         for name, part in (("views.", self.views), ("means.", self.means)):
             part.recall({key.removeprefix(name): value for key, value in kept.items() if key.startswith(name)})
 
+    @property
+    def is_steady(self) -> bool:
+        """Every further row makes one final, by the same operations as in any other series that is steady."""
+        level = self.views.level
+        begun = self.causal and self.means.seen >= lookback("fixed") + max(WIDTHS)
+        return begun and not (self.explain or self.mask) and (level is None or level.early is None)
+
     def _advance(self, rows: Floats, *, end: bool) -> Floats:
         """The next rows (n,3F), in blocks that fit into the cache -> rows (m,C) that are final."""
         found = []
@@ -226,6 +236,54 @@ class Fusion:
             at = VIEWS.index(name)
             view = np.where((view == at) & low[:, number], np.float32(STUCK), view)
         return np.concatenate([score, share * score, view], axis=1)
+
+
+def add_together(fusions: Sequence[Fusion], parts: Sequence[Floats]) -> list[Floats]:
+    """The next rows (n,3F) of several series -> rows (m,C) of each that are final, as `add` gives them one by one."""
+    found: list[Floats] = [np.empty(0, np.float32)] * len(fusions)
+    alike = []
+    if len(set(map(id, fusions))) == len(fusions) > 1:
+        steady = [i for i, part in enumerate(parts) if len(part) == 1 and fusions[i].is_steady]
+        alike = [i for i in steady if not np.isnan(parts[i].min())]
+    for first in range(0, len(alike), TOGETHER):
+        some = alike[first : first + TOGETHER]
+        scores = _step_together([fusions[i] for i in some], np.concatenate([parts[i] for i in some]))
+        for i, score in zip(some, scores, strict=True):
+            found[i] = score
+    for i in sorted(set(range(len(fusions))).difference(alike)):  # one series may come twice, in order
+        found[i] = fusions[i].add(parts[i])
+    return found
+
+
+def _step_together(fusions: Sequence[Fusion], rows: Floats) -> Floats:
+    """One row (S,3F) of each of some steady series -> (S,1,1): their memories side by side, and one step for all."""
+    many = copy(fusions[0])
+    many.views, many.means = copy(many.views), copy(many.means)
+    many.views.means = copy(many.views.means)
+    many.views.past = np.stack([one.views.past for one in fusions])
+    many.views.means.context = _contexts([one.views.means for one in fusions])
+    many.means.context = _contexts([one.means for one in fusions])
+    if many.views.level is not None:
+        many.views.levels = [one.views.level for one in fusions if one.views.level is not None]
+    x, residual, shape = np.ascontiguousarray(rows.reshape(len(rows), 3, -1).swapaxes(0, 1))[..., None]
+    with _walking_rows():
+        scores = many._score(many.views.add(x, residual, shape), end=False)
+    assert many.means.context is not None
+    assert many.views.means.context is not None
+    for i, one in enumerate(fusions):
+        one.views.past = many.views.past[i].copy()  # a view would keep the memory of all of them
+        one.views.means.context = many.views.means.context[i].copy()
+        one.means.context = many.means.context[i].copy()
+        one.views.means.seen, one.means.seen, one.number = (
+            one.views.means.seen + 1,
+            one.means.seen + 1,
+            one.number + 1,
+        )
+    return scores
+
+
+def _contexts(means: Sequence[MovingMeans]) -> Floats:
+    return np.stack([one.context for one in means if one.context is not None])
 
 
 @contextmanager

@@ -278,22 +278,34 @@ class RowScorer:
     def _merge(self, batch: _Batch, scores: Floats) -> None:
         """From scores of windows to scores of rows."""
         done = 0
-        for item in batch.work:
-            match item:
-                case Stretch():
-                    self._emit(item, item.finisher.add(item.merger.end(item.rows)))
-                    self._emit(item, item.finisher.end())
-                case _Until(stretch, rows):
-                    self._emit(stretch, stretch.finisher.add(stretch.merger.until(rows)))
-                case _Windows(stretch, starts, bad):
-                    of_windows = scores[done : done + len(starts)]
-                    done += len(starts)
-                    bad = bad | self._without_score(batch, stretch, starts, of_windows, bad)
-                    if bad.any():
-                        of_windows = np.where(bad[:, None, None], np.float32(np.nan), of_windows)
-                    self._emit(stretch, stretch.finisher.add(stretch.merger.add(starts, of_windows)))
+        merged: list[tuple[Stretch, Floats]] = []
+        try:
+            for item in batch.work:
+                match item:
+                    case Stretch():
+                        self._add(merged)
+                        self._emit(item, item.finisher.add(item.merger.end(item.rows)))
+                        self._emit(item, item.finisher.end())
+                    case _Until(stretch, rows):
+                        merged.append((stretch, stretch.merger.until(rows)))
+                    case _Windows(stretch, starts, bad):
+                        of_windows = scores[done : done + len(starts)]
+                        done += len(starts)
+                        bad = bad | self._without_score(batch, stretch, starts, of_windows, bad)
+                        if bad.any():
+                            of_windows = np.where(bad[:, None, None], np.float32(np.nan), of_windows)
+                        merged.append((stretch, stretch.merger.add(starts, of_windows)))
+        finally:
+            self._add(merged)  # what is final before a row that cannot be scored stays so
         batch.filled = 0
         batch.work.clear()
+
+    def _add(self, merged: list[tuple[Stretch, Floats]]) -> None:
+        """The last step of merged rows, of several series at once."""
+        found = self.settings.add_together([stretch.finisher for stretch, _ in merged], [rows for _, rows in merged])
+        for (stretch, _), rows in zip(merged, found, strict=True):
+            self._emit(stretch, rows)
+        merged.clear()
 
     def _wanted(self, batch: _Batch) -> bool:
         """Does a row that an earlier run has not scored depend on this batch?"""

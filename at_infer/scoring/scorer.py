@@ -31,7 +31,7 @@ from at_infer.scoring.missing import SETTLE
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.rows import RowScorer
 from at_infer.scoring.series import Bools
-from at_infer.scoring.settings import Finisher, RowSettings
+from at_infer.scoring.settings import Finisher, RowSettings, add_one_by_one
 from at_infer.scoring.windows import Floats, MovingMean, WindowLayout
 from at_infer.tables.clock import FOR_GAPS, NEEDED, times_to_numbers
 from at_infer.thresholds.choose import choose_for_scoring
@@ -54,6 +54,7 @@ class LastStep(TypedDict):
     window_channels: int
     channels: int
     finish: Callable[[], Finisher]
+    add_together: Callable[[Sequence[Any], Sequence[Floats]], list[Floats]]
     reach: tuple[int, int]
     grid: int
 
@@ -195,6 +196,7 @@ class Scorer:
             known = view_statistics(self.metadata)
             _, ahead = split_delay(self.metadata.model, self.config.mode, self.delay)
             return LastStep(
+                add_together=fusion.add_together,
                 window_channels=(3 + self.masks) * features,
                 channels=1 + 2 * features if explain else 1,
                 finish=lambda: Fusion(known, self.config, causal=causal, delay=ahead, explain=explain, mask=self.masks),
@@ -203,6 +205,7 @@ class Scorer:
             )
         channels, smooth = 1 + features if explain else 1, self.config.smooth  # the error of every feature
         return LastStep(
+            add_together=add_one_by_one,
             window_channels=channels,
             channels=channels,
             finish=lambda: MovingMean(smooth, causal=causal),

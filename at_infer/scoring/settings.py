@@ -27,6 +27,11 @@ class Finisher(Protocol):
         """Go on where `remember` was asked."""
 
 
+def add_one_by_one(steps: Sequence[Finisher], parts: Sequence[Floats]) -> list[Floats]:
+    """For last steps that have no faster way."""
+    return [step.add(part) for step, part in zip(steps, parts, strict=True)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowSettings:
     """How rows become scores."""
@@ -49,6 +54,8 @@ class RowSettings:
     """What comes out: the score, and whatever is wanted beside it."""
     finish: Callable[[], Finisher]
     """The last step, afresh for each series: from merged rows to scores."""
+    add_together: Callable[[Sequence[Any], Sequence[Floats]], list[Floats]] = add_one_by_one
+    """The next rows of several series through their last steps at once."""
     reach: tuple[int, int] = (0, 0)
     """Rows before and behind a row that the last step looks at."""
     grid: int = 1

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from at_infer.config import ScoreConfig, ViewScale, ViewStatistics
-from at_infer.models.fusion import LABELS, WIDTHS, Fusion, lookahead, lookback, measure_views
+from at_infer.models.fusion import LABELS, WIDTHS, Fusion, add_together, lookahead, lookback, measure_views
 from at_infer.models.views import (
     ACTIVITY,
     AHEAD,
@@ -135,6 +135,21 @@ def test_rows_of_many_features_score_the_same_one_by_one_as_together(explain: bo
     one, all_ = (Fusion(known, SCORE, causal=True, explain=explain) for _ in range(2))
     found = np.concatenate([one.add(row[None]) for row in rows])
     np.testing.assert_array_equal(found, all_.add(rows))
+
+
+@pytest.mark.parametrize("delay", [0, 10])
+def test_series_that_advance_together_score_as_each_by_itself(delay: int) -> None:
+    rows = [series(400, seed=seed)[seed:] for seed in range(5)]  # not all at the same row of a block
+    together, alone = ([Fusion(KNOWN, SCORE, causal=True, delay=delay) for _ in rows] for _ in range(2))
+    for fusions in (together, alone):
+        for fusion, own in zip(fusions, rows, strict=True):
+            fusion.add(own[:100])
+    rows[3][200] = np.nan
+    for at in range(100, 390):
+        found = add_together(together, [own[at : at + 1] for own in rows])
+        expected = [fusion.add(own[at : at + 1]) for fusion, own in zip(alone, rows, strict=True)]
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("causal", [False, True])
