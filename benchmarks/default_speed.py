@@ -1,0 +1,135 @@
+"""Rows per second of the default model: from file to file, live with one series, and live with many.
+
+    python -m benchmarks.default_speed [--against CHECKOUT] [--rows 500000] [--series 1000] [--repeats 3]
+
+25 columns, mode fusion, the default size with random weights. Every turn is a process of its own; with `--against`,
+the code of another checkout takes turns with this one on the same files, and all scores are compared. CPU time per row
+counts beside the clock, because other work on the machine disturbs it less.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+FEATURES = 25
+LIVE_ROWS = 1_000
+WARM_UP = 240
+"""Rows until a live series has a full window and enough of a past."""
+
+
+def main() -> None:
+    """Run, compare, print a table and one JSON line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--against", type=Path, help="another checkout of at-infer")
+    parser.add_argument("--engine", type=Path, help="a default model of 25 columns that both can read; or one is made")
+    parser.add_argument("--rows", type=int, default=500_000)
+    parser.add_argument("--series", type=int, default=1_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--turn", nargs=2, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.turn:
+        print(json.dumps(turn(Path(args.turn[0]), Path(args.turn[1]), args.series)))
+        return
+    here = Path(__file__).parents[1]
+    codes = {"this": here} | ({"other": args.against} if args.against else {})
+    results: dict[str, list[dict[str, float]]] = {name: [] for name in codes}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        prepare(folder, args.rows, args.engine)
+        for _ in range(args.repeats):
+            for code, path in codes.items():
+                words = [
+                    sys.executable,
+                    __file__,
+                    "--series",
+                    str(args.series),
+                    "--turn",
+                    str(folder),
+                    f"{folder}/{code}",
+                ]
+                environment = os.environ | {"PYTHONPATH": str(path)}
+                said = subprocess.run(words, check=True, stdout=subprocess.PIPE, cwd=folder, env=environment)
+                results[code].append(json.loads(said.stdout))
+        answers = [np.load(folder / f"{code}.npy") for code in codes]
+    for answer in answers[1:]:
+        np.testing.assert_allclose(answer, answers[0], rtol=1e-4)
+    found = {
+        code: {key: statistics.median(one[key] for one in turns) for key in turns[0]} for code, turns in results.items()
+    }
+    for code, figures in found.items():
+        print(code, *(f"{key} {value:.4g}" for key, value in figures.items()), sep="  ")
+    args.against, args.engine = args.against and "another checkout", args.engine and "a default model"
+    print(json.dumps({"benchmark": "default_speed", "cpus": os.cpu_count(), **vars(args), "results": found}))
+
+
+def prepare(folder: Path, rows: int, engine: Path | None) -> None:
+    """A model and a file."""
+    from at_infer.config import DiscrepancyConfig, ModelConfig, ScoreConfig
+    from benchmarks.models import untrained, write_rows
+    from export.pipeline import ExportConfig, export_model
+
+    write_rows(folder / "data.parquet", rows)
+    if engine is not None:
+        shutil.copy(engine, folder / "model.onnx")
+        return
+    model = untrained(
+        ModelConfig(features=FEATURES),
+        ScoreConfig(),
+        DiscrepancyConfig(),
+        windows=100,
+        ratio=0.01,
+        time_column="timestamp",
+    )
+    export_model(model, "0" * 64, folder, ExportConfig(engine="none"))
+
+
+def turn(folder: Path, output: Path, series: int) -> dict[str, float]:
+    """One process of one contestant."""
+    import polars as pl
+
+    from at_infer.live.scorer import StreamScorer
+    from at_infer.scoring.score_file import score_file
+
+    scores = output.with_suffix(".parquet")
+    cpu = time.process_time()
+    summary = score_file(folder / "data.parquet", folder / "model.onnx", scores, overwrite=True)
+    figures = {
+        "file_rows_per_s": summary.rows_per_s,
+        "file_cpu_us_per_row": 1e6 * (time.process_time() - cpu) / summary.rows,
+    }
+    values = np.random.default_rng(0).normal(size=(WARM_UP + LIVE_ROWS, FEATURES)).astype(np.float32)
+    many = np.random.default_rng(1).normal(size=(series, FEATURES)).astype(np.float32)
+    names = [f"machine {i}" for i in range(series)]
+    live = []
+    with StreamScorer(folder / "model.onnx") as stream:
+        stream.push_many(values[:WARM_UP])
+        cpu, begin, delays = time.process_time(), time.perf_counter(), []
+        for row in values[WARM_UP:]:
+            began = time.perf_counter()
+            live.append(stream.push(row).score)
+            delays.append(time.perf_counter() - began)
+        figures["live_rows_per_s"] = LIVE_ROWS / (time.perf_counter() - begin)
+        figures["live_cpu_us_per_row"] = 1e6 * (time.process_time() - cpu) / LIVE_ROWS
+        figures["live_p99_ms"] = 1e3 * float(np.percentile(delays, 99))
+        for _ in range(WARM_UP):
+            stream.push_many(many, names)
+        cpu, begin = time.process_time(), time.perf_counter()
+        last = stream.push_many(many, names).score
+        figures["many_rows_per_s"] = series / (time.perf_counter() - begin)
+        figures["many_cpu_us_per_row"] = 1e6 * (time.process_time() - cpu) / series
+    answer = np.concatenate([pl.read_parquet(scores)["score"].to_numpy(), np.array(live, np.float32), last])
+    np.save(output.with_suffix(".npy"), answer)
+    return figures
+
+
+if __name__ == "__main__":
+    main()
