@@ -223,6 +223,7 @@ class _OwnScores:
     def __init__(self, scorer: Scorer, rows: int) -> None:
         self.notes = list(scorer.notes)
         self.known = Reference.of(scorer.metadata, scorer.chosen, _normal_errors(scorer))
+        self.channels = 1 if self.known.error is None else 1 + len(scorer.metadata.columns)
         settings = scorer.row_settings
         if scorer.config.mode == "fusion":
             features, finish = len(scorer.metadata.columns), settings.finish
@@ -255,8 +256,7 @@ class _OwnScores:
 
     def _take(self) -> None:
         for part in self.core.take():
-            channels = part.channels if self.known.error is not None else part.channels[:, :1]
-            self.waiting[part.series].score(channels)
+            self.waiting[part.series].score(part.channels[:, : self.channels])
 
 
 class _WithErrors:

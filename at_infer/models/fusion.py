@@ -31,21 +31,23 @@ LABELS = ("shape", "next row", "rows ahead", "burst", "burst", "level", "stuck")
 ACTIVITY_VIEWS = slice(VIEWS.index(ACTIVITIES[0]), VIEWS.index(ACTIVITIES[-1]) + 1)
 TOGETHER = 64
 """Series whose next rows are worked on at once."""
+ACTIVITY_AHEAD = ACTIVITY - 1 - ACTIVITY // 2
+"""Rows behind a row that its activity depends on, in whole windows."""
 BLOCK_ROWS = 1000
 """Rows that are worked on at once: what belongs to them fits into the cache of a core."""
 EPSILON = np.float32(1e-8)
 LARGEST = np.float32(1e30)
 
 
-def lookback(level: Level) -> int:
-    """How many rows before a row its score may depend on."""
-    return views_lookback(level) + max(WIDTHS) // 2
+def lookback(level: Level, *, onset: bool = False) -> int:
+    """How many rows before a row its score may depend on, and its onset too."""
+    return views_lookback(level) + max(WIDTHS) // 2 + (ACTIVITY_AHEAD if onset else 0)
 
 
 def lookahead(*, causal: bool, delay: int = 0) -> int:
     """How many rows behind a row its score may depend on."""
     after = max(after for _, after in smoothing(causal=causal, delay=delay))
-    return after if causal else after + ACTIVITY // 2
+    return after if causal else after + ACTIVITY_AHEAD
 
 
 def smoothing(*, causal: bool, delay: int = 0) -> list[tuple[int, int]]:
@@ -92,7 +94,9 @@ class Fusion:
     """One series: rows of what the engine says of them in, scores out; rows without a score begin it anew.
 
     A row of the input is (3F,): scaled values, residuals, shapes. With `explain`, behind the score stand the part that
-    each feature has in it (F), and for each feature the number of the view that shows it most (F). With `mask`, a row
+    each feature has in it (F), and for each feature the number of the view that shows it most (F). With `onset`, last
+    stands a score from the row and those before it only, of whole windows without the views that need the network: it
+    rises where the cause is, while the score rises up to half a width earlier. With `mask`, a row
     has F more entries, 1 where a feature is missing: it is left out of the means over the features, and counts as
     normal in those over rows.
     """
@@ -105,9 +109,11 @@ class Fusion:
         causal: bool,
         delay: int = 0,
         explain: bool = False,
+        onset: bool = False,
         number: int = 0,
         mask: bool = False,
     ) -> None:
+        self.onset = onset
         self.level, self.causal, self.delay, self.explain, self.mask = score.level, causal, delay, explain, mask
         scale = known.live if causal else known.whole
         self.normalised, self.unit = Normalised(scale, score.level), np.float32(scale.unit)
@@ -123,12 +129,15 @@ class Fusion:
     @property
     def channels(self) -> int:
         """Of a row that comes out."""
-        return 1 + 2 * self.features if self.explain else 1
+        return 1 + (2 * self.features if self.explain else 0) + self.onset
 
     def _begin(self) -> None:
         self.begun = False
         self.views = SeriesViews(self.predictions, causal=self.causal, level=self.level, number=self.number)
-        self.means = MovingMeans(smoothing(causal=self.causal, delay=self.delay))
+        past = [(width // 2, 0) for width in WIDTHS] if self.onset else []
+        self.means = MovingMeans(smoothing(causal=self.causal, delay=self.delay) + past)
+        self.late: Floats | None = None
+        """Squared activity of the last rows; None before the first."""
         self.missing = np.empty((self.features, 0), np.float32)
         """Of rows that are not final yet."""
         self.viewed = 0
@@ -180,7 +189,7 @@ class Fusion:
         """Every further row makes one final, by the same operations as in any other series that is steady."""
         level = self.views.level
         begun = self.causal and self.means.seen >= lookback("fixed") + max(WIDTHS)
-        return begun and not (self.explain or self.mask) and (level is None or level.early is None)
+        return begun and not (self.explain or self.mask or self.onset) and (level is None or level.early is None)
 
     def _advance(self, rows: Floats, *, end: bool) -> Floats:
         """The next rows (n,3F), in blocks that fit into the cache -> rows (m,C) that are final."""
@@ -217,25 +226,51 @@ class Fusion:
         squares: Floats = np.square(deviations, out=deviations)
         if not squares.max(initial=0) <= LARGEST:
             np.minimum(squares, LARGEST, out=squares)
-        if self.explain:  # whether activity is too high or too low
-            squares = np.concatenate([squares, signed], axis=-2)
-        means = self.means.add(squares, end=end)
-        roots = [np.sqrt(mean[..., :count, :]) for mean in means]
+        more = [signed] if self.explain else []  # whether activity is too high or too low
+        if self.onset and not self.causal:
+            more.append(self._delayed(squares[..., ACTIVITY_VIEWS, :]))
+        means = self.means.add(np.concatenate([squares, *more], axis=-2) if more else squares, end=end)
+        past = [mean[..., :count, :] if self.causal else _linear(mean) for mean in means[len(WIDTHS) :]]
+        roots = [np.sqrt(mean) for mean in [*(mean[..., :count, :] for mean in means[: len(WIDTHS)]), *past]]
         if self.mask:
             roots = self._without_missing(roots)
+        roots, roots_of_past = roots[: len(WIDTHS)], roots[len(WIDTHS) :]
+        score, logs = self._fuse(roots)
+        found = [score]
+        if self.explain:
+            share, view = blame([root.transpose(2, 1, 0) for root in roots], logs.reshape(len(roots), count, -1))
+            low = means[0][:, count : count + len(ACTIVITIES)].transpose(2, 1, 0) < 0
+            for number, name in enumerate(ACTIVITIES):
+                at = VIEWS.index(name)
+                view = np.where((view == at) & low[:, number], np.float32(STUCK), view)
+            found += [share * score, view]
+        if self.onset:
+            found.append(self._fuse(roots_of_past)[0])
+        return np.concatenate(found, axis=1) if len(found) > 1 else score
+
+    def _delayed(self, activity: Floats) -> Floats:
+        """That of the row so much earlier that it depends on no later one; the first row stands for those before it."""
+        count = activity.shape[-1]
+        if not count:
+            return activity
+        late = np.repeat(activity[..., :1], ACTIVITY_AHEAD, axis=-1) if self.late is None else self.late
+        known = np.concatenate([late, activity], axis=-1)
+        self.late = known[..., count:].copy()
+        return known[..., :count]
+
+    def _fuse(self, roots: list[Floats]) -> tuple[Floats, Floats]:
+        """Roots of mean squares (F,V,n), one array per width -> scores (n,1), logarithms of the parts (WV,n)."""
         # Feature by feature, since there are several views; over one row of memory numpy would add up in another order.
         parts = [np.add.reduce(root, axis=-3) / np.float32(self.features) for root in roots]
         logs = np.log(np.concatenate(parts, axis=-2) + EPSILON)  # (WV,n)
         total = np.add.accumulate(logs, axis=-2)[..., -1, :]  # one by one, for the same reason
-        score: Floats = np.asarray(np.exp(total / np.float32(logs.shape[-2])) / self.unit, np.float32)[..., None]
-        if not self.explain:
-            return score
-        share, view = blame([root.transpose(2, 1, 0) for root in roots], logs.reshape(len(roots), count, -1))
-        low = means[0][:, count:].transpose(2, 1, 0) < 0
-        for number, name in enumerate(ACTIVITIES):
-            at = VIEWS.index(name)
-            view = np.where((view == at) & low[:, number], np.float32(STUCK), view)
-        return np.concatenate([score, share * score, view], axis=1)
+        return np.asarray(np.exp(total / np.float32(logs.shape[-2])) / self.unit, np.float32)[..., None], logs
+
+
+def _linear(mean: Floats) -> Floats:
+    """Views that depend on no later row: the others do, as a reconstruction depends on all rows of its window."""
+    first, count = ACTIVITY_VIEWS.start, len(ACTIVITIES)
+    return np.concatenate([mean[..., first - count : first, :], mean[..., -count:, :]], axis=-2)
 
 
 def add_together(fusions: Sequence[Fusion], parts: Sequence[Floats]) -> list[Floats]:

@@ -16,8 +16,9 @@ def added_columns(scorer: Scorer) -> list[str]:
     explain = scorer.options.explain
     top = ["top_feature", "top_feature_share", "error"] if explain != "none" else []
     top += ["top_view"] if explain != "none" and scorer.config.mode == "fusion" else []
+    onset = ["onset"] if scorer.has_onset else []
     errors = [f"error_{name}" for name in scorer.metadata.columns] if explain == "all" else []
-    return ["score", "is_anomaly", *top, *errors]
+    return ["score", "is_anomaly", *top, *onset, *errors]
 
 
 def scored_columns(scorer: Scorer, scores: Floats) -> dict[str, Any]:
@@ -38,8 +39,12 @@ def scored_columns(scorer: Scorer, scores: Floats) -> dict[str, Any]:
             total / np.float32(len(names)),
         ]
         if scorer.config.mode == "fusion":
-            views = np.nan_to_num(scores[:, 1 + len(names) :]).astype(np.int64)[np.arange(len(errors)), top]
+            views = np.nan_to_num(scores[:, 1 + len(names) : 1 + 2 * len(names)]).astype(np.int64)[
+                np.arange(len(errors)), top
+            ]
             found.append(np.array([*LABELS, None], object)[np.where(known, views, len(LABELS))])
+    if scorer.has_onset:
+        found.append(scores[:, -1])
     if explain == "all":
         found += list(errors.T)
     return dict(zip(added_columns(scorer), found, strict=True))

@@ -190,7 +190,7 @@ class Scorer:
 
     def _last_step(self) -> "LastStep":
         """From merged rows to scores."""
-        features, explain = len(self.metadata.columns), self.options.explain != "none"
+        features, explain, onset = len(self.metadata.columns), self.options.explain != "none", self.has_onset
         causal, more = self.layout.align == "last", 2 * SETTLE if self.masks else 0
         if self.config.mode == "fusion":
             known = view_statistics(self.metadata)
@@ -198,17 +198,19 @@ class Scorer:
             return LastStep(
                 add_together=fusion.add_together,
                 window_channels=(3 + self.masks) * features,
-                channels=1 + 2 * features if explain else 1,
-                finish=lambda: Fusion(known, self.config, causal=causal, delay=ahead, explain=explain, mask=self.masks),
-                reach=(fusion.lookback(self.config.level) + more, fusion.lookahead(causal=causal, delay=ahead)),
+                channels=1 + (2 * features if explain else 0) + onset,
+                finish=lambda: Fusion(
+                    known, self.config, causal=causal, delay=ahead, explain=explain, onset=onset, mask=self.masks
+                ),
+                reach=(fusion.lookback(self.config.level, onset=onset) + more, self.look_ahead),
                 grid=LEVEL_STEP,
             )
         channels, smooth = 1 + features if explain else 1, self.config.smooth  # the error of every feature
         return LastStep(
             add_together=add_one_by_one,
             window_channels=channels,
-            channels=channels,
-            finish=lambda: MovingMean(smooth, causal=causal),
+            channels=channels + onset,
+            finish=lambda: MovingMean(smooth, causal=causal, onset=onset),
             reach=(smooth + more, 0 if causal else smooth),
             grid=1,
         )
@@ -332,6 +334,20 @@ class Scorer:
         if self.options.align == "window":
             return 0
         return int(self.metadata.model.padding == "circular") if self.options.delay is None else self.options.delay
+
+    @property
+    def look_ahead(self) -> int:
+        """Rows behind a row that smoothing makes its score depend on."""
+        causal = self.layout.align == "last"
+        if self.config.mode == "fusion":
+            _, ahead = split_delay(self.metadata.model, self.config.mode, self.delay)
+            return fusion.lookahead(causal=causal, delay=ahead)
+        return 0 if causal else (self.config.smooth - 1) // 2
+
+    @property
+    def has_onset(self) -> bool:
+        """Is the last channel of a scored row its score from the row and those before it?"""
+        return self.options.explain != "none" and self.look_ahead > 0
 
     @property
     def notes(self) -> list[str]:

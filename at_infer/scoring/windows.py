@@ -211,11 +211,14 @@ class LastOfWindow:
 class MovingMean:
     """Moving mean of the first channel over `width` rows of one series: centred, or over the past if causal.
 
+    With `onset`, one more channel has the mean over the earlier half of these rows, which depends on no later one.
+
     It is the mean of the rows that exist and are scored; at the ends of a series there are fewer. A row that is
     not scored stays so.
     """
 
-    def __init__(self, width: int, *, causal: bool) -> None:
+    def __init__(self, width: int, *, causal: bool, onset: bool = False) -> None:
+        self.onset = onset
         self.before = width - 1 if causal else width // 2
         self.after = width - 1 - self.before
         self.context: Floats | None = None
@@ -249,13 +252,16 @@ class MovingMean:
         keep = min(len(known), self.before + self.held)
         self.context = known[len(known) - keep :].copy()
         if out == 0:
-            return known[:0]
+            return np.empty((0, known.shape[1] + self.onset), np.float32)
         result = known[first : first + out].copy()
-        result[:, 0] = self._mean(known[:, 0], first, out)
+        result[:, 0] = self._mean(known[:, 0], first, out, self.after)
+        if self.onset:
+            past = self._mean(known[:, 0], first, out, 0)
+            result = np.concatenate([result, past[:, None]], axis=1)
         return result
 
-    def _mean(self, scores: Floats, first: int, count: int) -> Floats:
-        before, after = min(self.before, first + count - 1), min(self.after, len(scores) - 1 - first)
+    def _mean(self, scores: Floats, first: int, count: int, after: int) -> Floats:
+        before, after = min(self.before, first + count - 1), min(after, len(scores) - 1 - first)
         width = before + 1 + after
         padded = np.full(before + len(scores) + after, np.nan)
         padded[before : before + len(scores)] = scores

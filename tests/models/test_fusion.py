@@ -112,14 +112,23 @@ def test_scores_equal_brute_force(rows: int, causal: bool, delay: int) -> None:
     np.testing.assert_allclose(found, brute_force(given, KNOWN, causal=causal, delay=delay), rtol=2e-5)
 
 
-@given(sizes=st.lists(st.integers(1, 130), min_size=1, max_size=8), causal=st.booleans(), explain=st.booleans())
-def test_scores_are_the_same_to_the_last_bit_in_any_pieces(sizes: list[int], causal: bool, explain: bool) -> None:
-    given, fusion, found, done = series(600), Fusion(KNOWN, SCORE, causal=causal, explain=explain), [], 0
+@given(
+    sizes=st.lists(st.integers(1, 130), min_size=1, max_size=8),
+    causal=st.booleans(),
+    explain=st.booleans(),
+    onset=st.booleans(),
+)
+def test_scores_are_the_same_to_the_last_bit_in_any_pieces(
+    sizes: list[int], causal: bool, explain: bool, onset: bool
+) -> None:
+    options = {"causal": causal, "explain": explain, "onset": onset}
+    given, fusion, found, done = series(600), Fusion(KNOWN, SCORE, **options), [], 0
     for size in [*sizes, 600]:
         found.append(fusion.add(given[done : done + size]))
         done += size
     found.append(fusion.end())
-    np.testing.assert_array_equal(np.concatenate(found), whole(given, causal=causal, explain=explain))
+    np.testing.assert_array_equal(np.concatenate(found), whole(given, **options))
+    assert np.concatenate(found).shape[1] == fusion.channels
 
 
 @pytest.mark.parametrize("explain", [False, True])
@@ -161,6 +170,18 @@ def test_no_row_further_away_than_said_changes_a_score(causal: bool) -> None:
     np.testing.assert_array_equal(whole(given[first:], causal=causal)[1500 - first :], expected[1500:])
     until = 1500 + lookahead(causal=causal) + 1
     np.testing.assert_array_equal(whole(given[:until], causal=causal)[: 1500 + 1], expected[: 1500 + 1])
+
+
+@pytest.mark.parametrize(("causal", "delay"), [(False, 0), (True, 10)])
+def test_the_onset_is_a_score_that_depends_on_no_later_row(causal: bool, delay: int) -> None:
+    given = series(700)
+    found = whole(given, causal=causal, delay=delay, onset=True)
+    np.testing.assert_array_equal(found[:, :1], whole(given, causal=causal, delay=delay))
+    np.testing.assert_array_equal(whole(given[:400], causal=causal, delay=delay, onset=True)[:352, 1], found[:352, 1])
+    spiked = given.copy()
+    spiked[350, :F] += 30
+    changed = np.flatnonzero(whole(spiked, causal=causal, delay=delay, onset=True)[:, 1] != found[:, 1])
+    assert changed[0] == 350
 
 
 def test_a_stream_goes_on_from_what_it_remembers() -> None:
