@@ -1,5 +1,6 @@
 """`at-infer score`: Parquet in, scores and verdicts out."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -100,6 +101,14 @@ def score(
         Literal["none", "top", "all"],
         typer.Option(help="top: the feature with the largest error; all: every error.", rich_help_panel=SCORE),
     ] = "none",
+    incidents: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write incidents, .parquet or .jsonl: begin, end, peak, features to blame. Implies --explain top.",
+            metavar="FILE",
+            rich_help_panel=SCORE,
+        ),
+    ] = None,
     provider: Provider = "cpu",
     batch_size: Annotated[
         int | None,
@@ -164,8 +173,13 @@ def score(
         on_bad_rows=on_bad_rows,
         on_missing_feature=on_missing_feature,
         max_gap=number_of_steps(max_gap),
-        explain=explain,
+        explain="top" if incidents is not None and explain == "none" else explain,
     )
+    scores = output or Path("scores.parquet" if ray is None else "scores")
+    if incidents is not None:
+        from at_infer.incidents.written import check_incidents_path
+
+        check_incidents_path(incidents, scores, overwrite=overwrite)
     input_options = InputOptions(
         time_column=time_column,
         no_time=no_time,
@@ -187,7 +201,7 @@ def score(
             on_cluster = score_on_workers(
                 data,
                 engine,
-                output or Path("scores"),
+                scores,
                 options,
                 input_options,
                 engine_options,
@@ -197,13 +211,13 @@ def score(
                 observe=bar.show,
                 say=say,
             )
-        show(on_cluster.to_json() if as_json else f"{_text(on_cluster)}\n{_text_of_cluster(on_cluster)}")
+        _show(on_cluster, _text_of_cluster(on_cluster), incidents, as_json=as_json)
         return
     with RowsBar("scoring") as bar:
         summary = score_file(
             data,
             engine,
-            output or Path("scores.parquet"),
+            scores,
             options,
             input_options,
             engine_options,
@@ -212,7 +226,25 @@ def score(
             observe=bar.show,
             say=say,
         )
-    show(summary.to_json() if as_json else _text(summary))
+    _show(summary, None, incidents, as_json=as_json)
+
+
+def _show(
+    summary: "Summary | ClusterSummary", of_cluster: str | None, incidents: Path | None, *, as_json: bool
+) -> None:
+    """What was written, and the incidents that it holds."""
+    lines, facts = [_text(summary), *([] if of_cluster is None else [of_cluster])], json.loads(summary.to_json())
+    if incidents is not None:
+        from at_infer.incidents.written import write_incidents
+
+        found = write_incidents(summary.output, incidents)
+        rules = found.rules
+        facts |= {"incidents": found.incidents, "incidents_file": found.path}
+        lines.append(
+            f"{found.path}: {found.incidents} incidents, {found.open} of them open at the end; an incident opens above "
+            f"{rules.open_at:.4g}, closes below {rules.close_at:.4g}, and bridges {rules.merge_rows} rows"
+        )
+    show(json.dumps(facts) if as_json else "\n".join(lines))
 
 
 def _text(summary: "Summary") -> str:

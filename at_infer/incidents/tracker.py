@@ -164,6 +164,8 @@ class IncidentTracker:
             if now.begin_row is None:
                 if rows.supported[row]:
                     now.begin_row, now.begin = now.last_row, now.last
+                    now.peak_row, now.peak = now.last_row, now.last  # what was higher before is not of this cause
+                    now.peak_score = float(rows.scores[row])
                 elif row >= late:
                     now.begin_row, now.begin = now.peak_row, now.peak
             if now.announced is None:

@@ -1,8 +1,7 @@
 """One pass over a file of scores: levels to zoom into, segments, and what every threshold would flag."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 
@@ -93,7 +92,7 @@ def look(file: ScoredFile, threshold: float, observe: Observe = lambda _done, _r
             last.segments = int(last.counts.runs.starts.above(at)[0])
 
     for chunk in file.chunks():
-        for name, part in _parts(chunk):
+        for name, part in chunk.parts():
             if name is not None:
                 end_series()
                 series.append(SeriesOverview(name, part.first_row))
@@ -137,24 +136,6 @@ def worst_series(overview: Overview) -> list[int]:
     """All series, worst first: by flagged rows, then by peak."""
     series = overview.series
     return sorted(range(len(series)), key=lambda k: (-series[k].flagged, -series[k].peak, k))
-
-
-def _parts(chunk: ScoredChunk) -> Iterator[tuple[str | None, ScoredChunk]]:
-    """Rows of one series each, with its name where it begins."""
-    begins = dict(chunk.starts)
-    bounds = sorted({0, *begins, len(chunk.scores)})
-    for a, b in pairwise(bounds):
-        yield (
-            begins.get(a),
-            ScoredChunk(
-                chunk.first_row + a,
-                chunk.scores[a:b],
-                None if chunk.times is None else chunk.times[a:b],
-                None if chunk.labels is None else chunk.labels[a:b],
-                None if chunk.evidence is None else chunk.evidence[a:b],
-                [],
-            ),
-        )
 
 
 def _count(series: SeriesOverview, part: ScoredChunk, cuts: Cuts) -> None:

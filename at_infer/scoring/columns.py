@@ -66,6 +66,7 @@ def scored_properties(scorer: Scorer) -> dict[str, str]:
         "alignment": scorer.layout.rule,
         "layout": scorer.layout.to_dict(),
         "delay": scorer.delay,
+        "look_ahead": scorer.row_settings.lookahead,
         "options": scorer.options.to_dict(),
     }
     return {f"at_infer.{name}": json.dumps(value, sort_keys=True) for name, value in facts.items()}

@@ -1,8 +1,9 @@
 """Files of scores, chunk by chunk beside their labels, and chosen rows of the data that were scored."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from typing import Any, Literal, Self
 
 import numpy as np
 import polars as pl
@@ -10,6 +11,7 @@ import polars.selectors as cs
 from numpy.typing import NDArray
 
 from at_infer.errors import DataError
+from at_infer.models.fusion import LABELS
 from at_infer.models.spacing import Clock, Times
 from at_infer.tables.clock import NEEDED, Seconds, column_seconds, find_clock, read_times, shown_zone
 from at_infer.tables.files import InputFile, listed
@@ -19,6 +21,7 @@ from at_infer.tables.labels import label_values, score_values
 CHUNK_ROWS = 1 << 18
 ERROR = "error_"
 TOP = ["top_feature", "top_feature_share", "error"]
+VIEW, ONSET = "top_view", "onset"
 
 Floats = NDArray[np.float32]
 Range = tuple[int, int]
@@ -33,12 +36,31 @@ class ScoredChunk:
     """NaN where a row has none."""
     times: Times | None
     """Milliseconds since 1970, or the number itself."""
+    keys: pl.Series
+    """Times as they stand in the file, or numbers of the rows."""
+    onset: Floats | None
+    """Score from the row and those before it; None if the file has none."""
+    views: Floats | None
+    """Number of the view that shows the top feature; None if the file has none."""
     labels: NDArray[np.bool_] | None
     evidence: Floats | None
     """(rows, features): the error of each, 0 where unknown; after `--explain top` one more column, the error of all
     features but the top one together."""
     starts: list[tuple[int, str]]
     """Rows of this chunk that begin a series, and its name."""
+
+    def parts(self) -> "Iterator[tuple[str | None, ScoredChunk]]":
+        """Rows of one series each, with its name where it begins."""
+        begins = dict(self.starts)
+        for first, end in pairwise(sorted({0, *begins, len(self.scores)})):
+            yield begins.get(first), self._slice(first, end)
+
+    def _slice(self, first: int, end: int) -> Self:
+        part: dict[str, Any] = {"first_row": self.first_row + first, "starts": []}
+        for name in (entry.name for entry in fields(self) if entry.name not in part):
+            value = getattr(self, name)
+            part[name] = None if value is None else value[first:end]
+        return type(self)(**part)
 
 
 class ScoredFile:
@@ -69,6 +91,10 @@ class ScoredFile:
             "all" if errors else "top" if head.schema.keys() >= set(TOP) else None
         )
         self.explanation = errors or (TOP if self.explained == "top" else [])
+        self.has_onset = head.schema.get(ONSET) == pl.Float32
+        self.has_views = self.explained is not None and head.schema.get(VIEW) == pl.String
+        self.beside = [*([ONSET] if self.has_onset else []), *([VIEW] if self.has_views else [])]
+        """Columns that tell more of a row: where a cause begins, and what shows it."""
         self.features = [name.removeprefix(ERROR) for name in errors] or self._top_features()
         self.label_files: list[InputFile] = []
         self.compared: list[str] = []
@@ -84,6 +110,11 @@ class ScoredFile:
                 )
 
     @property
+    def time_type(self) -> pl.DataType:
+        """Of what tells the rows apart: times, or row numbers."""
+        return pl.Int64() if self.keys.time is None else self.files[0].schema[self.keys.time]
+
+    @property
     def evidence_columns(self) -> int:
         """How many columns the evidence of every chunk has."""
         return len(self.features) + (self.explained == "top")
@@ -92,7 +123,7 @@ class ScoredFile:
         """All rows, in order."""
         walk = KeyWalk(self.keys, self.source)
         theirs = _even(self.label_files, [self.label_column, *self.compared])
-        for first, own in _even(self.files, ["score", *self.keys.columns, *self.explanation]):
+        for first, own in _even(self.files, ["score", *self.keys.columns, *self.explanation, *self.beside]):
             labels = None
             if self.labels is not None:
                 _, other = next(theirs)
@@ -103,6 +134,9 @@ class ScoredFile:
                 first_row=first,
                 scores=score_values(own, "score", self.source, first),
                 times=self._times(own),
+                keys=self._keys(own, first),
+                onset=own[ONSET].cast(pl.Float32).to_numpy() if self.has_onset else None,
+                views=self._views(own) if self.has_views else None,
                 labels=labels,
                 evidence=self._evidence(own),
                 starts=walk.take(own, first),
@@ -156,6 +190,16 @@ class ScoredFile:
         if self.clock is None or self.keys.time is None:
             return None
         return read_times(frame[self.keys.time], self.clock, self.source)
+
+    def _keys(self, frame: pl.DataFrame, first: int) -> pl.Series:
+        if self.keys.time is not None:
+            return frame[self.keys.time]
+        return pl.int_range(first, first + frame.height, eager=True)
+
+    def _views(self, frame: pl.DataFrame) -> Floats:
+        codes = {name: float(LABELS.index(name)) for name in LABELS}
+        known = frame[VIEW].replace_strict(codes, default=None, return_dtype=pl.Float32)
+        return known.to_numpy().astype(np.float32)
 
     def _top_features(self) -> list[str]:
         if self.explained != "top":

@@ -79,7 +79,8 @@ def test_the_end_of_the_rows_leaves_an_incident_open() -> None:
 def test_an_incident_begins_where_earlier_rows_support_it() -> None:
     scores, onset = [0, 3, 3, 4, 3, 3, 0], np.array([0, 0, 0, 0, 5, 5, 5], np.float32)
     ahead = replace(RULES, look_ahead_rows=4)
-    assert rows_of(track(scores, ahead, onset=onset)) == [(4, 5)]
+    (found,) = track(scores, ahead, onset=onset)
+    assert (found.begin_row, found.end_row, found.peak_row, found.peak_score) == (4, 5, 4, 3)
     assert rows_of(track(scores, ahead, onset=onset * 0)) == [(3, 5)], "the peak, where nothing supports it"
 
 

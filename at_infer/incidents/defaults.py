@@ -1,0 +1,53 @@
+"""The rules that fit a score: from how it was formed, and from its validation scores."""
+
+import json
+from collections.abc import Mapping
+
+import numpy as np
+
+from at_infer.config import ScoreConfig
+from at_infer.incidents.rules import IncidentRules
+from at_infer.models.fusion import WIDTHS
+from at_infer.models.metadata import PREFIX
+from at_infer.scoring.columns import scored_properties
+from at_infer.scoring.scorer import Scorer
+from at_infer.thresholds.choose import choose_for_report
+from at_infer.thresholds.recorded import recorded_in_scores
+
+CLOSE = 0.5
+"""Where an incident closes: so far from the median of the validation scores to the threshold."""
+CLOSE_UNKNOWN = 0.8
+"""The same as a share of the threshold, if no validation scores are known."""
+MERGE_ROWS = 10
+"""Rows bridged at least; as many as the smoothing has, if these are more."""
+
+
+def default_rules(open_at: float, score: ScoreConfig, *, usual: float | None, look_ahead_rows: int) -> IncidentRules:
+    """`usual` is the median of the validation scores."""
+    fused = score.mode == "fusion"
+    usual = 1.0 if usual is None and fused else usual
+    close_at = CLOSE_UNKNOWN * open_at if usual is None else open_at - CLOSE * (open_at - usual)
+    return IncidentRules(
+        open_at=open_at,
+        close_at=min(open_at, close_at),
+        merge_rows=max(MERGE_ROWS, max(WIDTHS) if fused else score.smooth),
+        look_ahead_rows=look_ahead_rows,
+    )
+
+
+def rules_of_scores(properties: Mapping[str, str], *, source: str, threshold: float | None = None) -> IncidentRules:
+    """For a file of scores, by what it has recorded; with another threshold if one is given."""
+    open_at = choose_for_report(properties, source=source, threshold=threshold)
+    written = properties.get(f"{PREFIX}score")
+    known = recorded_in_scores(properties, source).scores
+    return default_rules(
+        open_at,
+        ScoreConfig() if written is None else ScoreConfig.from_dict(json.loads(written)),
+        usual=None if known is None else float(np.interp(0.5, known.levels, known.values)),
+        look_ahead_rows=int(json.loads(properties.get(f"{PREFIX}look_ahead", "0"))),
+    )
+
+
+def rules_of_scorer(scorer: Scorer) -> IncidentRules:
+    """For scores that come from this engine with these options: the same as for a file of them."""
+    return rules_of_scores(scored_properties(scorer), source=str(scorer.engine.path))

@@ -1,0 +1,52 @@
+"""`incidents.parquet` beside the scores: what a file, folder or glob of scores says of incidents, as a file."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from at_infer.errors import OutputError
+from at_infer.incidents.defaults import rules_of_scores
+from at_infer.incidents.find import find_incidents
+from at_infer.incidents.rules import IncidentRules
+from at_infer.models.metadata import PREFIX
+from at_infer.output import check_writable
+from at_infer.tables.incident_file import check_incident_file, write_incident_file
+from at_infer.tables.scores import ScoredFile
+
+
+class Written(NamedTuple):
+    """What a file of incidents holds."""
+
+    path: str
+    incidents: int
+    open: int
+    """Those that had not closed when the rows ended."""
+    rules: IncidentRules
+
+
+def check_incidents_path(path: Path, scores: Path, *, overwrite: bool) -> None:
+    """Fail before the long work: another file than the scores, and not in a folder of them."""
+    check_incident_file(path)
+    place = scores.resolve()
+    if place in (path.resolve(), *path.resolve().parents):
+        raise OutputError(f"{path}: is the place of the scores; write the incidents beside it")
+    check_writable(path, overwrite=overwrite)
+
+
+def write_incidents(scores: str, path: Path, rules: IncidentRules | None = None) -> Written:
+    """One pass over a file of scores; the rules are those that fit it, unless given."""
+    file = ScoredFile(scores)
+    used = rules or rules_of_scores(file.properties, source=scores)
+    still_open = 0
+
+    def rows() -> Iterator[dict[str, Any]]:
+        nonlocal still_open
+        for found in find_incidents(file, used):
+            still_open += found.incident.state == "open"
+            yield found.incident.as_json()
+
+    facts = {"incident_rules": used.to_dict(), "scores": Path(scores).name}
+    properties = {f"{PREFIX}{name}": json.dumps(value, sort_keys=True) for name, value in facts.items()}
+    count = write_incident_file(path, rows(), file.time_type, properties)
+    return Written(str(path), count, still_open, used)
