@@ -9,10 +9,10 @@ from at_infer.models.spacing import Clock
 from at_infer.report.levels import Envelope, Floats, Times, bucket_rows
 from at_infer.report.segments import SegmentFinder, Segments
 from at_infer.report.thresholds import Cuts, ThresholdCounts
+from at_infer.tables.observed import ObservedTime
 from at_infer.tables.scores import ScoredChunk, ScoredFile
 
 MOST_SEGMENTS = 2000
-DAY_MS = 86_400_000.0
 
 Observe = Callable[[int, int], None]
 
@@ -31,6 +31,8 @@ class SeriesOverview:
     peak: float = float("-inf")
     span: tuple[float, float] | None = None
     """First and last time."""
+    days: float | None = None
+    """That it was watched, if its times are dates."""
     counts: ThresholdCounts = field(default_factory=ThresholdCounts)
 
 
@@ -60,16 +62,19 @@ class Overview:
     total: ThresholdCounts
 
     def days(self, rows_per_day: float | None, which: SeriesOverview | None = None) -> float | None:
-        """Days that a series, or all of them side by side, took; None if neither dates nor a rate tell."""
+        """Days that scored rows of a series, or of all of them together, took; None if neither dates nor a rate tell.
+
+        The same clock as that of an evaluation: rows that were watched, each series by itself.
+        """
         series = self.series if which is None else [which]
-        if rows_per_day is not None:
-            return max(s.rows for s in series) / rows_per_day
-        spans = [s.span for s in series if s.span is not None]
-        if self.clock != "date" or not spans:
-            return None
-        rows = max(s.rows for s in series)
-        span = max(end for _, end in spans) - min(first for first, _ in spans)
-        return span / DAY_MS * (rows / (rows - 1)) if rows > 1 and span > 0 else None
+        rows = sum(s.rows for s in series)
+        scored = rows - sum(s.unscored for s in series)
+        if rows_per_day is None:
+            days = sum(s.days or 0.0 for s in series)
+            if not days or not scored:
+                return None
+            rows_per_day = rows / days
+        return scored / rows_per_day if scored else None
 
 
 def look(file: ScoredFile, threshold: float, observe: Observe = lambda _done, _rows: None) -> Overview:
@@ -78,6 +83,7 @@ def look(file: ScoredFile, threshold: float, observe: Observe = lambda _done, _r
     envelope = Envelope(bucket_rows(file.rows))
     flagged, labelled = (SegmentFinder(file.evidence_columns, MOST_SEGMENTS) for _ in range(2))
     series: list[SeriesOverview] = []
+    observed = ObservedTime()
 
     def end_series() -> None:
         if series:
@@ -86,6 +92,7 @@ def look(file: ScoredFile, threshold: float, observe: Observe = lambda _done, _r
             labelled.end()
             last = series[-1]
             last.counts.end()
+            last.days = observed.days
             last.buckets = envelope.counts[-1]
             at = np.array([cuts.at])
             last.flagged = int(last.counts.rows.above(at)[0])
@@ -96,6 +103,7 @@ def look(file: ScoredFile, threshold: float, observe: Observe = lambda _done, _r
             if name is not None:
                 end_series()
                 series.append(SeriesOverview(name, part.first_row))
+                observed = ObservedTime()
                 envelope.start_series()
                 flagged.start_series()
                 labelled.start_series()
@@ -106,6 +114,8 @@ def look(file: ScoredFile, threshold: float, observe: Observe = lambda _done, _r
             flagged.add(above, labels, part)
             if part.labels is not None:
                 labelled.add(labels, above, part)
+            if part.times is not None and file.clock == "date":
+                observed.add(part.times)
             _count(series[-1], part, cuts)
         observe(chunk.first_row + len(chunk.scores), file.rows)
     end_series()

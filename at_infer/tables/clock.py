@@ -89,10 +89,14 @@ def find_clock(file: InputFile, column: str | None) -> Clock | None:
     """How the time column counts; None if rows can only be numbered."""
     if column is None:
         return None
-    kind = file.schema[column]
+    return clock_of(next(file.collect(file.scan.select(cs.by_name(column)), 1))[1][column])
+
+
+def clock_of(column: pl.Series) -> Clock | None:
+    """The same of a column, by its first value."""
+    kind = column.dtype
     if kind == pl.String:
-        first = next(file.collect(file.scan.select(cs.by_name(column)), 1))[1]
-        return "date" if _dates(first[column]) is not None else None
+        return "date" if _dates(column[:1]) is not None else None
     return "date" if kind in (pl.Date, pl.Datetime) else "number" if kind.is_numeric() else None
 
 

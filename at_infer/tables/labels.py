@@ -8,6 +8,7 @@ import polars.selectors as cs
 from numpy.typing import NDArray
 
 from at_infer.errors import DataError
+from at_infer.tables.clock import clock_of, read_times
 from at_infer.tables.files import InputFile, listed, reading
 from at_infer.tables.keys import (
     Join,
@@ -19,8 +20,7 @@ from at_infer.tables.keys import (
     find_keys,
     open_files,
 )
-
-DAY_S = 86_400.0
+from at_infer.tables.observed import ObservedTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class LabelledRows:
     joined_on: str
     """In words."""
     rows_per_day: float | None
-    """From the time column, if it holds dates."""
+    """While rows come, by `ObservedTime`, if the time column holds dates."""
     properties: dict[str, str]
 
 
@@ -94,7 +94,7 @@ def read_labelled(
         series=[(name, int(rows)) for (name, _), rows in zip(names, counts, strict=True)],
         unscored_rows=int((~known).sum()),
         joined_on="the same file" if labels is None else " and ".join(compared) or "row number",
-        rows_per_day=_rows_per_day(own, keys.time, names),
+        rows_per_day=_rows_per_day(own, keys.time, names, source),
         properties=file_properties(files[0]),
     )
 
@@ -130,15 +130,15 @@ def _series(frame: pl.DataFrame, keys: Keys, source: str) -> list[tuple[str, int
     return walk.order.finish(frame.height)
 
 
-def _rows_per_day(frame: pl.DataFrame, time: str | None, series: list[tuple[str, int]]) -> float | None:
-    if time is None or frame[time].dtype not in (pl.Date, pl.Datetime):
+def _rows_per_day(frame: pl.DataFrame, time: str | None, series: list[tuple[str, int]], source: str) -> float | None:
+    if time is None or (clock := clock_of(frame[time])) != "date":
         return None
-    seconds = frame[time].cast(pl.Datetime("us")).to_physical().to_numpy() / 1e6
-    last = np.cumsum([rows for _, rows in series]) - 1
-    first = np.append(0, last[:-1] + 1)
-    steps = int((last - first).sum())
-    span = float((seconds[last] - seconds[first]).sum())
-    return DAY_S * steps / span if span > 0 else None
+    times_ms, observed, end = read_times(frame[time], clock, source), ObservedTime(), 0
+    for _, rows in series:
+        first, end = end, end + rows
+        observed.start_series()
+        observed.add(times_ms[first:end])
+    return None if observed.days is None else frame.height / observed.days
 
 
 def _read(files: list[InputFile], names: list[str]) -> pl.DataFrame:
