@@ -10,6 +10,8 @@ import typer
 from at_infer.cli.terminal import say, show
 from at_infer.errors import MissingExtraError, OutputError
 
+MOST_SHOWN = 10
+
 
 def demo(
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for all files; created if absent.")] = Path(
@@ -45,6 +47,7 @@ def demo(
         code = command.main(words, prog_name="at-infer", standalone_mode=False)
         if code:  # the command has said why
             raise typer.Exit(code)
+    show("\n".join(["", *incident_lines(output / "incidents.parquet")]))
     show(f"\n{(output / 'report.html').resolve()}: open it in a browser. Then try:")
     folder = shlex.quote(str(output))
     show(f"  at-infer report {folder}/ckpt.pt -o {folder}/training.html")
@@ -52,9 +55,25 @@ def demo(
     show("  at-infer train your.parquet -o ckpt.pt --time-column time")
 
 
+def incident_lines(path: Path) -> Iterator[str]:
+    """The worst incidents of a file of them, one line each."""
+    from at_infer.tables.incident_file import read_incident_file
+
+    found = sorted(read_incident_file(path), key=lambda one: -one["peak_score"])
+    yield f"{path}: {len(found)} incidents" + (f", the worst {MOST_SHOWN}:" if len(found) > MOST_SHOWN else ":")
+    for one in found[:MOST_SHOWN]:
+        causes = ", ".join(f"{cause['feature']} {cause['share']:.0%} ({cause['view']})" for cause in one["causes"][:2])
+        yield (
+            f"  {one['id']}  {one['begin']} to {one['end']}, {one['rows']} rows, "
+            f"{one['ratio']:.1f} times the threshold, {causes or 'no cause known'}"
+        )
+
+
 def steps(folder: Path, *, quick: bool) -> Iterator[list[str]]:
     """The commands, word by word."""
-    data, model, scores = folder / "data", folder / "model.onnx", folder / "scores.parquet"
+    data, model, scores, incidents = (
+        folder / name for name in ("data", "model.onnx", "scores.parquet", "incidents.parquet")
+    )
     rows = ["--rows", "600", "300", "600"] if quick else []
     size = ["--width", "8", "--heads", "2", "--layers", "1", "--max-steps", "20"] if quick else []
     test = str(data / "test.parquet")
@@ -65,7 +84,7 @@ def steps(folder: Path, *, quick: bool) -> Iterator[list[str]]:
         *size,
     ]
     yield ["export", str(folder / "ckpt.pt"), "--check-data", str(data / "validation.parquet")]
-    yield ["score", test, "--engine", str(model), "-o", str(scores), "--explain", "top"]
+    yield ["score", test, "--engine", str(model), "-o", str(scores), "--incidents", str(incidents)]
     yield ["evaluate", str(scores), "--labels", test]
     yield [
         *("report", str(scores), "--data", test, "--labels", test),

@@ -114,7 +114,25 @@ def evaluate(
         train_scores=train_scores,
     )
     found = run(rows, chosen, seed=seed, rows_per_day=per_day)
+    told = None
+    if score_column == "score":
+        from at_infer.evaluation.incidents import count_incidents
+        from at_infer.incidents.defaults import rules_of_scores
+        from at_infer.tables.scores import ScoredFile
+
+        file = ScoredFile(
+            scores,
+            labels or scores,
+            label_column=label_column,
+            time_column=time_column,
+            series_column=series_column,
+            join=join,
+        )
+        rules = rules_of_scores(file.properties, source=scores, threshold=chosen.value)
+        told = count_incidents(file, rules, rows_per_day=found.rows_per_day, scored_rows=found.rows)
     if as_json:
-        show(json.dumps({"scores": scores, "labels": labels or scores, **found.to_dict()}, allow_nan=False))
+        incidents = None if told is None else told.to_dict()
+        document = {"scores": scores, "labels": labels or scores, **found.to_dict(), "incidents": incidents}
+        show(json.dumps(document, allow_nan=False))
     else:
-        show(as_text(found, scores, markdown=markdown).rstrip("\n"))
+        show(as_text(found, scores, incidents=told, markdown=markdown).rstrip("\n"))

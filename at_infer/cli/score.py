@@ -104,7 +104,7 @@ def score(
     incidents: Annotated[
         Path | None,
         typer.Option(
-            help="Also write incidents, .parquet or .jsonl: begin, end, peak, features to blame. Implies --explain top.",
+            help="Also write incidents, .parquet or .jsonl: begin, end, peak, causes. Implies --explain top.",
             metavar="FILE",
             rich_help_panel=SCORE,
         ),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from at_infer.evaluation.evaluate import CONTESTANTS, Compared, Evaluation
+from at_infer.evaluation.incidents import IncidentFigures
 
 SECTIONS: dict[str, dict[str, str]] = {
     "Without a threshold": {
@@ -39,13 +40,15 @@ SECTIONS: dict[str, dict[str, str]] = {
 COUNTS = {"detection_delay_rows", "false_alarms", "false_alarms_per_day"}
 
 
-def as_text(found: Evaluation, source: str, *, markdown: bool = False) -> str:
+def as_text(found: Evaluation, source: str, *, incidents: IncidentFigures | None = None, markdown: bool = False) -> str:
     """The whole evaluation."""
-    return "\n".join(_lines(found, source, markdown)) + "\n"
+    return "\n".join(_lines(found, source, incidents, markdown)) + "\n"
 
 
-def _lines(found: Evaluation, source: str, markdown: bool) -> Iterator[str]:
+def _lines(found: Evaluation, source: str, incidents: IncidentFigures | None, markdown: bool) -> Iterator[str]:
     yield from (f"- {line}" if markdown else line for line in _preamble(found, source))
+    if incidents is not None:
+        yield from _incidents(incidents, markdown)
     yield from _tables("All rows as one series", found.concatenated, found.every_nth, markdown)
     counted = f"{len(found.series)} series" + (
         f", {found.one_kind_series} without rows of both kinds left out" if found.one_kind_series else ""
@@ -77,6 +80,30 @@ def _preamble(found: Evaluation, source: str) -> Iterator[str]:
     )
     if found.rows_per_day is None:
         yield "False alarms per day: unknown, the rows have no dates; give at-infer evaluate --rows-per-day"
+
+
+def _incidents(told: IncidentFigures, markdown: bool) -> Iterator[str]:
+    """What a person is told of, first."""
+    rules = told.rules
+    yield ""
+    yield "### Incidents" if markdown else "INCIDENTS"
+    yield ""
+    body = [
+        ["incidents", str(told.incidents)],
+        ["labelled anomalies that can be told apart", str(told.anomalies)],
+        ["incident recall", f"{told.incident_recall:.4f}"],
+        ["false incidents", str(told.false_incidents)],
+    ]
+    if told.false_incidents_per_day is not None:
+        body.append(["false incidents per day and series", f"{told.false_incidents_per_day:.4g}"])
+    if told.delay_rows is not None:
+        body.append(["delay of the begin, rows", f"{told.delay_rows:.4g}"])
+    yield from _grid(["Told to a person", "score"], body, markdown)
+    yield ""
+    yield (
+        f"An incident opens above {rules.open_at:.6g}, closes below {rules.close_at:.6g} and bridges "
+        f"{rules.merge_rows} rows"
+    )
 
 
 def _tables(title: str, compared: Compared, every_nth: int, markdown: bool) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,15 @@ from at_infer.incidents.incident import Cause, Incident, State, Time, incident_i
 from at_infer.incidents.rules import IncidentRules
 
 Floats = NDArray[np.float32]
+
+
+class Times(Protocol):
+    """A list, an array or a column."""
+
+    def __getitem__(self, row: int, /) -> Any:
+        """The time of a row."""
+
+
 Ints = NDArray[np.int64]
 
 MOST_CAUSES = 5
@@ -94,7 +103,7 @@ class IncidentTracker:
     def add(
         self,
         scores: Floats,
-        times: Sequence[Any] | NDArray[Any] | None = None,
+        times: Times | None = None,
         *,
         onset: Floats | None = None,
         evidence: Evidence | None = None,
@@ -230,7 +239,7 @@ class _Rows:
         self,
         tracker: IncidentTracker,
         scores: Floats,
-        times: Sequence[Any] | NDArray[Any] | None,
+        times: Times | None,
         onset: Floats | None,
         evidence: Evidence | None,
     ) -> None:

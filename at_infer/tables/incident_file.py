@@ -10,6 +10,7 @@ import polars as pl
 
 from at_infer.errors import OutputError
 from at_infer.output import atomic_path
+from at_infer.tables.files import reading
 
 SUFFIXES = (".parquet", ".jsonl")
 TIMES = ("begin", "end", "peak")
@@ -40,6 +41,12 @@ def write_incident_file(
         rows = [{**one, **{name: _time(one[name], time) for name in TIMES}} for one in incidents]
         pl.DataFrame(rows, schema=_schema(time)).write_parquet(temporary, metadata=dict(properties))
         return len(rows)
+
+
+def read_incident_file(path: Path) -> list[dict[str, Any]]:
+    """What `write_incident_file` wrote as Parquet."""
+    with reading(str(path)):
+        return pl.read_parquet(path).to_dicts()
 
 
 def _time(value: Any, kind: pl.DataType) -> Any:

@@ -1,7 +1,7 @@
 """Files of scores, chunk by chunk beside their labels, and chosen rows of the data that were scored."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any, Literal, Self
 
@@ -15,7 +15,7 @@ from at_infer.models.fusion import LABELS
 from at_infer.models.spacing import Clock, Times
 from at_infer.tables.clock import NEEDED, Seconds, column_seconds, find_clock, read_times, shown_zone
 from at_infer.tables.files import InputFile, listed
-from at_infer.tables.keys import KeyWalk, check_equal, compared_keys, file_properties, find_keys, open_files
+from at_infer.tables.keys import Join, KeyWalk, check_equal, compared_keys, file_properties, find_keys, open_files
 from at_infer.tables.labels import label_values, score_values
 
 CHUNK_ROWS = 1 << 18
@@ -36,18 +36,18 @@ class ScoredChunk:
     """NaN where a row has none."""
     times: Times | None
     """Milliseconds since 1970, or the number itself."""
-    keys: pl.Series
-    """Times as they stand in the file, or numbers of the rows."""
-    onset: Floats | None
-    """Score from the row and those before it; None if the file has none."""
-    views: Floats | None
-    """Number of the view that shows the top feature; None if the file has none."""
     labels: NDArray[np.bool_] | None
     evidence: Floats | None
     """(rows, features): the error of each, 0 where unknown; after `--explain top` one more column, the error of all
     features but the top one together."""
     starts: list[tuple[int, str]]
     """Rows of this chunk that begin a series, and its name."""
+    keys: pl.Series = field(default_factory=pl.Series)
+    """Times as they stand in the file, or numbers of the rows."""
+    onset: Floats | None = None
+    """Score from the row and those before it; None if the file has none."""
+    views: Floats | None = None
+    """Number of the view that shows the top feature; None if the file has none."""
 
     def parts(self) -> "Iterator[tuple[str | None, ScoredChunk]]":
         """Rows of one series each, with its name where it begins."""
@@ -74,6 +74,7 @@ class ScoredFile:
         label_column: str = "label",
         time_column: str | None = None,
         series_column: str | None = None,
+        join: Join = "auto",
     ) -> None:
         self.source, self.labels, self.label_column = source, labels, label_column
         self.files = open_files(source)
@@ -101,7 +102,7 @@ class ScoredFile:
         if labels is not None:
             self.label_files = open_files(labels)
             _check_has(self.label_files, [label_column], "name it with label_column=...")
-            self.compared = compared_keys(self.keys, "auto", head, self.label_files[0])
+            self.compared = compared_keys(self.keys, join, head, self.label_files[0])
             _check_has(self.label_files, self.compared, "all files need the same columns")
             found = sum(file.rows for file in self.label_files)
             if found != self.rows:

@@ -155,7 +155,7 @@ def test_the_command_writes_incidents_beside_the_scores(run_cli: Cli, models: Pa
 
 
 def test_a_place_that_cannot_be_is_refused_before_the_work(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="are written as .parquet or .jsonl"):
+    with pytest.raises(OutputError, match=r"are written as \.parquet or \.jsonl"):
         check_incidents_path(tmp_path / "i.csv", tmp_path / "s.parquet", overwrite=False)
     with pytest.raises(OutputError, match="is the place of the scores"):
         check_incidents_path(tmp_path / "s" / "i.parquet", tmp_path / "s", overwrite=False)
