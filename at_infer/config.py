@@ -277,8 +277,29 @@ def check_finite(name: str, value: float) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentCurve(Config):
+    """How many incidents the validation part has at each threshold, with the default rules for incidents."""
+
+    levels: list[float]
+    """Thresholds, rising; the last one is the highest score."""
+    counts: list[int]
+    rows: int
+    """With a score, that were counted in."""
+
+    def __post_init__(self) -> None:
+        if not self.levels or len(self.levels) != len(self.counts) or self.rows < 1:
+            raise ConfigError("IncidentCurve: levels and counts do not fit each other")
+        for level in self.levels:
+            check_finite("level", level)
+        if sorted(self.levels) != self.levels or min(self.counts) < 0:
+            raise ConfigError("IncidentCurve: levels do not rise, or a count is negative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationRecord(Config):
     """Threshold and quantiles of validation scores, for one way to score a row."""
+
+    _earlier: ClassVar[Mapping[str, Any]] = {"incidents": None}
 
     align: Align = "window"
     """`window`: whole windows, side by side. `last`: each row as the last of its window, as live rows are."""
@@ -288,6 +309,8 @@ class ValidationRecord(Config):
     """For the recorded score mode."""
     quantiles: dict[str, list[float]]
     """Per score mode, at the recorded levels."""
+    incidents: IncidentCurve | None = None
+    """Of the recorded score mode; None if nobody counted them."""
 
     def __post_init__(self) -> None:
         self._choice("align", Align)

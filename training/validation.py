@@ -25,6 +25,7 @@ from at_infer.config import (
     head_rule,
     split_delay,
 )
+from at_infer.incidents.curve import incident_curve
 from at_infer.models.criterion import anomaly_score, error_weights
 from at_infer.models.fusion import Fusion, measure_views
 from at_infer.models.views import AHEAD, NEXT, LinearPrediction, SeriesViews
@@ -258,13 +259,13 @@ def measure_validation(
         mode: _smoothed(whole, mode, score.smooth, causal=False) for mode in WINDOW_MODES
     }
     scores["fusion"] = _fused(whole, views, fusion, causal=False)
-    records = [_record("window", 0, scores, score.mode, ratio)]
+    records = [_record("window", 0, scores, score, ratio, series_rows)]
     for delay, (beyond, ahead) in ways.items():
         modes = WINDOW_MODES if delay == 0 else [score.mode]  # another mode is rarely asked for, and late even more so
         scores = {mode: _smoothed(live[beyond], mode, score.smooth, causal=True) for mode in modes if mode != "fusion"}
         if delay == 0 or score.mode == "fusion":
             scores["fusion"] = _fused(live[beyond], views, fusion, causal=True, delay=ahead)
-        records.append(_record("last", delay, scores, score.mode, ratio))
+        records.append(_record("last", delay, scores, score, ratio, lengths))
     return MeasuredValidation(records, replace(normal, views=views))
 
 
@@ -354,11 +355,17 @@ def _smoothed(parts: Sequence[Scored], mode: ScoreMode, width: int, *, causal: b
 
 
 def _record(
-    align: Align, delay: int, scores: dict[ScoreMode, Floats], mode: ScoreMode, ratio: float
+    align: Align,
+    delay: int,
+    scores: dict[ScoreMode, Floats],
+    score: ScoreConfig,
+    ratio: float,
+    series_rows: Sequence[int],
 ) -> ValidationRecord:
-    chosen = scores[mode]
+    chosen = scores[score.mode]
+    curve = incident_curve(np.split(chosen, np.cumsum(series_rows)[:-1]), score)
     threshold = Threshold(
         value=ratio_threshold(chosen, ratio), method="ratio", ratio=ratio, validation_rows=chosen.size
     )
     kept: dict[str, list[float]] = {name: quantiles(of_rows) for name, of_rows in scores.items()}
-    return ValidationRecord(align=align, delay=delay, threshold=threshold, quantiles=kept)
+    return ValidationRecord(align=align, delay=delay, threshold=threshold, quantiles=kept, incidents=curve)

@@ -14,6 +14,7 @@ from at_infer.cli.scoring_options import (
     SCORE,
     Delay,
     EnginePath,
+    FalseAlarms,
     LevelOption,
     MaxGap,
     Mode,
@@ -86,6 +87,7 @@ def score(
     ] = "window",
     threshold: Threshold = None,
     ratio: Ratio = None,
+    false_alarms: FalseAlarms = None,
     score_mode: Mode = None,
     temperature: Temperature = None,
     smooth: Annotated[
@@ -166,6 +168,7 @@ def score(
         level=level,
         threshold=number_or_auto(threshold),
         ratio=ratio,
+        false_alarms=false_alarms,
         stride=stride,
         align=align,
         delay=delay,

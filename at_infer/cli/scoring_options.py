@@ -31,6 +31,14 @@ Ratio = Annotated[
     float | None,
     typer.Option(help="Threshold that this fraction of the validation rows exceeds.", rich_help_panel=SCORE),
 ]
+FalseAlarms = Annotated[
+    str | None,
+    typer.Option(
+        help="Threshold for about so many false incidents, by the validation part: 1/day, 2/week, '1/10000 rows'.",
+        metavar="RATE",
+        rich_help_panel=SCORE,
+    ),
+]
 Mode = Annotated[config.ScoreMode | None, typer.Option(help="Default: the model's.", rich_help_panel=SCORE)]
 Temperature = Annotated[
     float | None,

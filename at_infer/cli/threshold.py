@@ -37,7 +37,7 @@ def threshold(
         float | None, typer.Option(help="Seconds between rows, instead of --rows-per-day.", rich_help_panel=SCORES)
     ] = None,
     method: Annotated[
-        Literal["ratio", "fixed", "gap", "spot"] | None,
+        Literal["ratio", "fixed", "gap", "spot", "incidents"] | None,
         typer.Option(help="Method to use with --output. Default: show all methods.", rich_help_panel=METHOD),
     ] = None,
     ratio: Annotated[
@@ -47,6 +47,14 @@ def threshold(
     false_alarms_per_day: Annotated[
         float, typer.Option(help="False-alarm rate for spot: flagged normal rows per day.", rich_help_panel=METHOD)
     ] = 1.0,
+    false_alarms: Annotated[
+        str,
+        typer.Option(
+            help="Rate of false incidents for incidents: 1/day, 2/week, '1/10000 rows'.",
+            metavar="RATE",
+            rich_help_panel=METHOD,
+        ),
+    ] = "1/day",
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Copy of the model with the chosen threshold.", rich_help_panel=COPY),
@@ -61,13 +69,16 @@ def threshold(
     """Choose a threshold from validation scores, and write it into a copy of a model.
 
     ratio is the paper's r, fixed its delta, gap its appendix (two clusters of scores). spot extrapolates the tail of
-    the scores by extreme value theory to a false-alarm rate. No labels are used.
+    the scores by extreme value theory to a rate of false rows; incidents finds the threshold for a rate of false
+    incidents, as counted on the validation part. No labels are used.
 
     [bold]Examples[/bold]
 
       at-infer threshold model.onnx --rows-per-day 1440
 
       at-infer threshold model.onnx --method spot --false-alarms-per-day 0.5 --interval 60 -o quiet.onnx
+
+      at-infer threshold model.onnx --method incidents --false-alarms 1/week -o quiet.onnx
     """
     from at_infer.models.copies import check_copy, write_copy
     from at_infer.thresholds.methods import MethodOptions, compare_methods, with_thresholds
@@ -81,12 +92,18 @@ def threshold(
         ratio=ratio,
         delta=delta,
         false_alarms_per_day=false_alarms_per_day,
+        false_alarms=false_alarms,
         rows_per_day=rows_a_day(rows_per_day, interval),
     )
     metadata = read_model_metadata(model)
     if output is not None:
         check_copy(model, output, overwrite=overwrite, scores=scores)
-    found = compare_methods(model, metadata, options, scores=scores, align=align)
+    curve = None
+    if scores is not None:
+        from at_infer.incidents.curve import curve_of_file
+
+        curve = curve_of_file(scores, metadata.score)
+    found = compare_methods(model, metadata, options, scores=scores, curve=curve, align=align)
     if output is not None:
         write_copy(model, output, with_thresholds(metadata, found, ratio))
     found = [one for one in found if one.delay == 0] or found  # other delays get thresholds too, and are much alike
@@ -122,11 +139,12 @@ def _lines(shown: "Comparison", what: str) -> list[str]:
     outside = [c.method for c in found if c.threshold is not None and c.threshold >= bins[-1].high]
     if outside:
         lines.append(f"above all of them: {', '.join(outside)}")
-    lines += ["", f"{'method':10}{'threshold':>12}{'share':>11}{'rows':>10}{'a day':>9}  what"]
+    lines += ["", f"{'method':10}{'threshold':>12}{'share':>11}{'rows':>10}{'a day':>9}{'incidents/day':>15}  what"]
     for c in found:
         if c.threshold is None:
-            lines.append(f"{c.method:10}{'-':>12}{'-':>11}{'-':>10}{'-':>9}  {c.what}: {c.note}")
+            lines.append(f"{c.method:10}{'-':>12}{'-':>11}{'-':>10}{'-':>9}{'-':>15}  {c.what}: {c.note}")
         else:
             a_day = "-" if c.rows_a_day is None else f"{c.rows_a_day:.3g}"
-            lines.append(f"{c.method:10}{c.threshold:>12.6g}{c.share:>11.4%}{c.rows:>10}{a_day:>9}  {c.what}")
+            told = "-" if c.incidents_a_day is None else f"{c.incidents_a_day:.3g}"
+            lines.append(f"{c.method:10}{c.threshold:>12.6g}{c.share:>11.4%}{c.rows:>10}{a_day:>9}{told:>15}  {c.what}")
     return lines

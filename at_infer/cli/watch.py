@@ -20,6 +20,7 @@ from at_infer.cli.scoring_options import (
     SCORE,
     Delay,
     EnginePath,
+    FalseAlarms,
     LevelOption,
     MaxGap,
     Mode,
@@ -90,6 +91,7 @@ def watch(
     max_gap: MaxGap = None,
     threshold: Threshold = None,
     ratio: Ratio = None,
+    false_alarms: FalseAlarms = None,
     score_mode: Mode = None,
     temperature: Temperature = None,
     smooth: Annotated[
@@ -222,6 +224,7 @@ def watch(
             delay=delay,
             threshold=number_or_auto(threshold),
             ratio=ratio,
+            false_alarms=false_alarms,
             align="last",
             explain=explain or ("top" if told else "none"),
             on_missing_feature=on_missing_feature,

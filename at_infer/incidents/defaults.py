@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -40,12 +41,16 @@ def rules_of_scores(properties: Mapping[str, str], *, source: str, threshold: fl
     open_at = choose_for_report(properties, source=source, threshold=threshold)
     written = properties.get(f"{PREFIX}score")
     known = recorded_in_scores(properties, source).scores
-    return default_rules(
+    rules = default_rules(
         open_at,
         ScoreConfig() if written is None else ScoreConfig.from_dict(json.loads(written)),
         usual=None if known is None else float(np.interp(0.5, known.levels, known.values)),
         look_ahead_rows=int(json.loads(properties.get(f"{PREFIX}look_ahead", "0"))),
     )
+    rate = json.loads(properties.get(f"{PREFIX}false_alarms", "null"))
+    if rate is None or threshold is not None:
+        return rules
+    return replace(rules, asked=rate["asked"], expected_per_day=rate["expected_per_day"], how=f"recorded in {source}")
 
 
 def rules_of_scorer(scorer: Scorer) -> IncidentRules:

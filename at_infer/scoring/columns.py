@@ -63,6 +63,7 @@ def scored_properties(scorer: Scorer) -> dict[str, str]:
         "score": scorer.config.to_dict(),
         "threshold": scorer.threshold,
         "validation": scorer.chosen.to_properties(),
+        "false_alarms": {"asked": scorer.chosen.asked_rate, "expected_per_day": scorer.chosen.incidents_per_day},
         "alignment": scorer.layout.rule,
         "layout": scorer.layout.to_dict(),
         "delay": scorer.delay,

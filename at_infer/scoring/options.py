@@ -32,6 +32,8 @@ class ScoreOptions(Config):
     """A value, or `auto`: the gap statistic of the paper's appendix."""
     ratio: float | None = None
     """Threshold that this share of the validation scores exceeds."""
+    false_alarms: str | None = None
+    """Threshold that yields about this rate of false incidents: `1/day`, `2/week`, `1/10000 rows`."""
     stride: int | None = None
     """Rows from one window to the next; None: windows do not overlap."""
     align: Align = "window"
@@ -55,7 +57,7 @@ class ScoreOptions(Config):
         self._choice("on_bad_rows", BadRows)
         self._choice("explain", Explain)
         self._choice("on_missing_feature", MissingFeature)
-        check_threshold(self.threshold, self.ratio)
+        check_threshold(self.threshold, self.ratio, self.false_alarms)
         check_max_gap(self.max_gap)
         if self.align == "last" and self.short_series == "pad":
             raise ConfigError("short series: align='last' has no score before a full window; use skip instead of pad")

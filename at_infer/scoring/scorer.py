@@ -93,6 +93,7 @@ class Scorer:
                 source=str(self.engine.path),
                 threshold=self.options.threshold,
                 ratio=self.options.ratio,
+                false_alarms=self.options.false_alarms,
                 align=self.options.align,
                 delay=self.delay,
                 stride=self.options.stride,

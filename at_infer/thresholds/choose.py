@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from at_infer.config import Align, ScoreConfig, ValidationRecord, check_finite, check_ratio
 from at_infer.errors import ConfigError, DataError
 from at_infer.models.metadata import Metadata
+from at_infer.thresholds.false_alarms import IncidentRates, parse_rate, rates_of, rows_per_day_of
 from at_infer.thresholds.quantiles import ValidationScores
 from at_infer.thresholds.ratio import carried_threshold
 from at_infer.thresholds.recorded import (
@@ -37,6 +38,10 @@ class ChosenThreshold:
     """Scores of the validation rows that are formed as the scores in question, if they are known."""
     notes: tuple[str, ...] = ()
     """What a user should know before trusting the verdicts."""
+    asked_rate: str | None = None
+    """Rate of false incidents that was asked for."""
+    incidents_per_day: float | None = None
+    """False incidents per day that the validation part lets expect; None: not known."""
     leaking: bool = False
     """The threshold has seen the scores it is judged on, as in the published code."""
 
@@ -67,8 +72,12 @@ class ChosenThreshold:
         }
 
 
-def check_threshold(threshold: object, ratio: float | None) -> None:
-    """Of options for scoring: a finite number, `auto`, or a ratio instead."""
+def check_threshold(threshold: object, ratio: float | None, false_alarms: str | None = None) -> None:
+    """Of options for scoring: a finite number, `auto`, or a ratio or a rate of false incidents instead."""
+    if false_alarms is not None:
+        if threshold is not None or ratio is not None:
+            raise ConfigError("threshold: false alarms, ratio and threshold exclude each other; give one")
+        parse_rate(false_alarms)
     if threshold is not None and threshold != "auto":
         if not isinstance(threshold, float | int):
             raise ConfigError(f"threshold: {threshold!r} is neither a finite number nor auto")
@@ -93,11 +102,31 @@ def choose_for_scoring(
     source: str,
     threshold: float | Literal["auto"] | None = None,
     ratio: float | None = None,
+    false_alarms: str | None = None,
     align: Align = "window",
     delay: int = 0,
     stride: int | None = None,
 ) -> ChosenThreshold:
     """The one asked for, or the model's own; never one that belongs to another score than `config`."""
+    chosen = _for_scoring(metadata, config, source, threshold, ratio, false_alarms, align, delay, stride)
+    record, per_day = metadata.validation_of(align, delay), rows_per_day_of(metadata)
+    fits = config.is_formed_like(metadata.score) and config.mode == metadata.score.mode
+    if record.incidents is None or per_day is None or not fits or (record.align, record.delay) != (align, delay):
+        return chosen
+    return replace(chosen, incidents_per_day=per_day * IncidentRates(record.incidents).expected(chosen.value))
+
+
+def _for_scoring(
+    metadata: Metadata,
+    config: ScoreConfig,
+    source: str,
+    threshold: float | Literal["auto"] | None,
+    ratio: float | None,
+    false_alarms: str | None,
+    align: Align,
+    delay: int,
+    stride: int | None,
+) -> ChosenThreshold:
     recorded, record = metadata.score, metadata.validation_of(align, delay)
     kept = kept_scores(metadata, record, config, source)
     known = kept if config.is_formed_like(recorded) else None
@@ -111,6 +140,22 @@ def choose_for_scoring(
             f"give a number as threshold"
         )
     notes = tuple(_notes(metadata, record, source, align, delay, stride))
+    if false_alarms is not None:
+        if config.mode != recorded.mode:
+            raise ConfigError(
+                f"false alarms: {source} has counted incidents of mode {recorded.mode} only; leave score mode out, or "
+                f"give a number as threshold"
+            )
+        rate = parse_rate(false_alarms)
+        found = rates_of(record, source).threshold(rate, rows_per_day_of(metadata))
+        return ChosenThreshold(
+            value=found.value,
+            how=f"{rate.text} false incidents; {found.note}",
+            ratio=None if kept is None else kept.share_above(found.value),
+            validation=known,
+            notes=(*notes, f"threshold {found.value:.4g} for {rate.text}: {found.note}"),
+            asked_rate=rate.text,
+        )
     if threshold is None and ratio is None and config.mode == recorded.mode:
         value, how = record.threshold.value, f"recorded in {source}"
     elif kept is None:

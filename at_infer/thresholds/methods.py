@@ -5,15 +5,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from at_infer.config import Align, Threshold, ValidationRecord, check_finite, check_ratio
+from at_infer.config import Align, IncidentCurve, Threshold, ValidationRecord, check_finite, check_ratio
 from at_infer.errors import AtInferError, ConfigError, DataError
 from at_infer.models.metadata import Metadata
 from at_infer.tables.labels import read_scores
+from at_infer.thresholds.false_alarms import IncidentRates, parse_rate, rows_per_day_of
 from at_infer.thresholds.quantiles import ValidationScores, histogram
 from at_infer.thresholds.rates import check_positive
 from at_infer.thresholds.recorded import WHAT, check_written_by, kept_scores
 
-Method = Literal["ratio", "fixed", "gap", "spot"]
+Method = Literal["ratio", "fixed", "gap", "spot", "incidents"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class MethodOptions:
     """A fixed threshold."""
     false_alarms_per_day: float = 1.0
     """Target of spot."""
+    false_alarms: str = "1/day"
+    """Target of incidents: a rate of false ones."""
     rows_per_day: float | None = None
 
     def __post_init__(self) -> None:
@@ -37,6 +40,7 @@ class MethodOptions:
         if self.delta is not None:
             check_finite("delta", self.delta)
         check_positive("false alarms per day", self.false_alarms_per_day)
+        parse_rate(self.false_alarms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +54,8 @@ class Choice:
     share: float | None = None
     rows: int | None = None
     rows_a_day: float | None = None
+    incidents_a_day: float | None = None
+    """False incidents that these scores let expect; None: not known."""
     note: str = ""
 
 
@@ -61,6 +67,8 @@ class Comparison:
     delay: int
     """Rows that live rows are scored late."""
     scores: ValidationScores
+    incidents: IncidentCurve | None
+    """How many incidents they have at each threshold."""
     choices: list[Choice]
     chosen: Choice | None
     """By the method that was asked for."""
@@ -76,14 +84,25 @@ class Comparison:
 
 
 def compare_methods(
-    model: Path, metadata: Metadata, options: MethodOptions, *, scores: str | None = None, align: Align | None = None
+    model: Path,
+    metadata: Metadata,
+    options: MethodOptions,
+    *,
+    scores: str | None = None,
+    curve: IncidentCurve | None = None,
+    align: Align | None = None,
 ) -> list[Comparison]:
-    """On scores of a file that this model wrote, or on the quantiles that it kept."""
+    """On scores of a file that this model wrote, or on the quantiles that it kept; `curve` is that of the file."""
     found = _kept(model, metadata, align) if scores is None else _written(model, metadata, scores, align)
-    return [
-        _compare(align, delay, known, metadata.validation_of(align, delay).threshold, options)
-        for (align, delay), known in found.items()
-    ]
+    if options.rows_per_day is None:
+        options = replace(options, rows_per_day=rows_per_day_of(metadata))
+    compared = []
+    for (kind, delay), known in found.items():
+        record = metadata.validation_of(kind, delay)
+        kept = record.incidents if (record.align, record.delay) == (kind, delay) else None
+        counted = curve if scores is not None else kept
+        compared.append(_compare(kind, delay, known, record.threshold, counted, options))
+    return compared
 
 
 def with_thresholds(metadata: Metadata, comparisons: list[Comparison], ratio: float) -> Metadata:
@@ -100,7 +119,8 @@ def with_thresholds(metadata: Metadata, comparisons: list[Comparison], ratio: fl
             if (record.align, record.delay) != (one.align, one.delay):
                 kept = {str(metadata.score.mode): one.scores.at_levels(metadata.quantile_levels)}
                 record = ValidationRecord(align=one.align, delay=one.delay, threshold=threshold, quantiles=kept)
-            metadata = metadata.with_validation(replace(record, threshold=threshold))
+            record = replace(record, threshold=threshold, incidents=one.incidents or record.incidents)
+            metadata = metadata.with_validation(record)
     return metadata
 
 
@@ -127,15 +147,27 @@ def _written(
 
 
 def _compare(
-    align: Align, delay: int, known: ValidationScores, recorded: Threshold, options: MethodOptions
+    align: Align,
+    delay: int,
+    known: ValidationScores,
+    recorded: Threshold,
+    curve: IncidentCurve | None,
+    options: MethodOptions,
 ) -> Comparison:
-    per_day = options.rows_per_day
+    per_day, rates = options.rows_per_day, None if curve is None else IncidentRates(curve)
     of_model = _flagged(known, "recorded", f"in the model, by {recorded.method}", recorded.value, per_day)
-    choices = [of_model, *_choices(known, options)]
+    choices = [of_model, *_choices(known, options), _by_rate(known, rates, options)]
+    if rates is not None and per_day is not None:
+        choices = [
+            choice
+            if choice.threshold is None
+            else replace(choice, incidents_a_day=per_day * rates.expected(choice.threshold))
+            for choice in choices
+        ]
     chosen = next((choice for choice in choices if choice.method == options.method), None)
     if chosen is not None and chosen.threshold is None:
         raise ConfigError(f"threshold: {chosen.note}; these are the scores of {WHAT[align]}")
-    return Comparison(align=align, delay=delay, scores=known, choices=choices, chosen=chosen)
+    return Comparison(align=align, delay=delay, scores=known, incidents=curve, choices=choices, chosen=chosen)
 
 
 def _choices(known: ValidationScores, options: MethodOptions) -> Iterator[Choice]:
@@ -152,6 +184,22 @@ def _choices(known: ValidationScores, options: MethodOptions) -> Iterator[Choice
         return known.by_peaks(alarms / per_day)
 
     yield _choice(known, "spot", f"peaks over threshold, {alarms:g} rows a day", spot, per_day)
+
+
+def _by_rate(known: ValidationScores, rates: IncidentRates | None, options: MethodOptions) -> Choice:
+    """A threshold for a rate of false incidents, and what it rests on."""
+    what = f"{options.false_alarms} false incidents"
+    try:
+        if rates is None:
+            raise ConfigError(
+                "false alarms: no incidents were counted on the validation part; train anew, or give scores of normal "
+                "rows"
+            )
+        found = rates.threshold(parse_rate(options.false_alarms), options.rows_per_day)
+    except ConfigError as error:
+        note = str(error).removeprefix("false alarms: ")
+        return Choice(method="incidents", what=what, threshold=None, note=note)
+    return _flagged(known, "incidents", f"{what}; {found.note}", found.value, options.rows_per_day)
 
 
 def _choice(

@@ -14,6 +14,7 @@ import pytest
 
 from at_infer.config import ScoreConfig, Threshold, ValidationRecord
 from at_infer.engines import open_engine
+from at_infer.incidents.curve import incident_curve
 from at_infer.models.metadata import Metadata
 from at_infer.models.sidecar import load_sidecar, seal, sidecar_path
 from at_infer.scoring.windows import WindowLayout
@@ -62,7 +63,9 @@ def threshold(run_cli: RunCli, model: Path) -> Callable[..., Any]:
 
 def test_every_method_tells_what_it_would_flag(threshold: Any) -> None:
     found = threshold("--delta", 4, "--rows-per-day", 1440)
-    assert [choice["method"] for choice in found["choices"]] == ["recorded", "ratio", "fixed", "gap", "spot"]
+    assert [choice["method"] for choice in found["choices"]] == [
+        *("recorded", "ratio", "fixed", "gap", "spot", "incidents")
+    ]
     for method in ("recorded", "ratio", "fixed", "spot"):
         choice = found[method]
         share = (choice["threshold"] < SCORES).mean()
@@ -73,6 +76,24 @@ def test_every_method_tells_what_it_would_flag(threshold: Any) -> None:
     assert found["ratio"]["threshold"] == pytest.approx(ratio_threshold(SCORES, 0.01), rel=1e-3)
     assert found["gap"]["threshold"] is None
     assert "do not form two clusters" in found["gap"]["note"]
+    assert "no incidents were counted on the validation part; train anew" in found["incidents"]["note"]
+
+
+def test_a_rate_of_false_incidents_is_shown_and_written(threshold: Any, tmp_path: Path) -> None:
+    path, copy = tmp_path / "scores.parquet", tmp_path / "copy.onnx"
+    pl.DataFrame({"score": SCORES}).write_parquet(path)
+    words = ("--scores", path, "--false-alarms", "5/week", "--interval", 60)
+    shown = threshold(*words)
+    assert shown["incidents"]["incidents_a_day"] == pytest.approx(5 / 7, rel=0.1)
+    assert shown["recorded"]["incidents_a_day"] > shown["incidents"]["incidents_a_day"]
+    threshold(*words, "--method", "incidents", "-o", copy)
+    with open_engine(copy) as engine:
+        assert engine.metadata is not None
+        record = engine.metadata.validation_of()
+    assert (record.threshold.value, record.threshold.method) == (shown["incidents"]["threshold"], "incidents")
+    again = threshold("--false-alarms", "5/week", "--interval", 60, of=copy)
+    assert again["incidents"]["threshold"] == record.threshold.value
+    assert "is no rate" in threshold("--false-alarms", "often")
 
 
 def test_spot_meets_the_rate_per_day(threshold: Any) -> None:
@@ -191,7 +212,9 @@ def test_scores_of_last_rows_give_a_model_that_has_none_its_live_threshold(
     value = ratio_threshold(3 * SCORES, 0.01)
     expected = Threshold(value=value, method="ratio", ratio=0.01, validation_rows=len(SCORES))
     kept = {"reconstruction": quantiles(3 * SCORES)}
-    assert written == known(SCORES, ValidationRecord(align="last", threshold=expected, quantiles=kept))
+    curve = incident_curve([3 * SCORES], known(SCORES).score)
+    record = ValidationRecord(align="last", threshold=expected, quantiles=kept, incidents=curve)
+    assert written == known(SCORES, record)
 
 
 def test_a_copy_of_a_plan_has_a_sidecar_that_fits(threshold: Any, tmp_path: Path) -> None:

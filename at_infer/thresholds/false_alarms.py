@@ -1,0 +1,123 @@
+"""From a rate of false incidents to a threshold, by how many incidents the validation part shows at each level."""
+
+import math
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from at_infer.config import IncidentCurve, ValidationRecord
+from at_infer.errors import ConfigError
+from at_infer.models.metadata import Metadata
+
+DAYS = {"hour": 1 / 24, "day": 1.0, "week": 7.0, "month": 30.4375, "year": 365.25}
+FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*/\s*(?:(\d+)\s*)?([a-z]+?)s?\s*")
+DAY_S = 86_400.0
+MOST_FITTED, LEAST_FITTED = 20, 3
+"""Numbers of incidents that the tail is fitted to, and how many different ones it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many false incidents in some time, or in some rows."""
+
+    text: str
+    count: float
+    days: float | None
+    rows: float | None
+
+    def per_row(self, rows_per_day: float | None) -> float:
+        """Incidents per row."""
+        if self.rows is not None:
+            return self.count / self.rows
+        assert self.days is not None
+        if rows_per_day is None:
+            raise ConfigError(
+                f"false alarms: {self.text} needs the time between rows, which the model does not know; give a rate "
+                f"per rows, as in '1/10000 rows', or the rows per day"
+            )
+        return self.count / self.days / rows_per_day
+
+
+def parse_rate(text: str) -> Rate:
+    """`1/day`, `2/week`, `0.5/hour`, `1/10000 rows`."""
+    match = FORM.fullmatch(text.lower())
+    count = float(match[1]) if match else 0.0
+    if match is None or match[3] not in (*DAYS, "row") or not count > 0 or match[2] == "0":
+        raise ConfigError(f"false alarms: {text!r} is no rate; write 1/day, 2/week, 1/month or 1/10000 rows")
+    units = float(match[2] or 1)
+    of_rows = match[3] == "row"
+    return Rate(text.strip(), count, None if of_rows else units * DAYS[match[3]], units if of_rows else None)
+
+
+@dataclass(frozen=True, slots=True)
+class RateThreshold:
+    """A threshold for a rate."""
+
+    value: float
+    note: str
+    """What it rests on, in words."""
+
+
+class IncidentRates:
+    """How often incidents are false at each threshold."""
+
+    def __init__(self, curve: IncidentCurve) -> None:
+        self.curve = curve
+        self.levels = np.asarray(curve.levels, np.float64)
+        # With a low threshold all incidents become one: what counts is the most that any higher one shows.
+        self.counts = np.maximum.accumulate(np.asarray(curve.counts, np.float64)[::-1])[::-1]
+        self.tail = self._fit()
+
+    def expected(self, threshold: float) -> float:
+        """Incidents per row of normal data; beyond the highest score of the validation part by its tail."""
+        if threshold < self.levels[-1]:
+            return float(np.interp(threshold, self.levels, self.counts)) / self.curve.rows
+        if self.tail is None or threshold <= 0:
+            return 0.0
+        slope, offset = self.tail
+        return min(1.0, math.exp(offset + slope * math.log(threshold))) / self.curve.rows
+
+    def threshold(self, rate: Rate, rows_per_day: float | None) -> RateThreshold:
+        """The lowest one that yields at most this rate, there and above."""
+        allowed = rate.per_row(rows_per_day) * self.curve.rows
+        covered = f"{self.curve.rows} validation rows"
+        if rows_per_day is not None:
+            covered += f" ({self.curve.rows / rows_per_day:.2g} days)"
+        if allowed >= 1:
+            at = int(np.argmax(self.counts <= allowed))
+            return RateThreshold(float(self.levels[at]), f"{self.counts[at]:g} incidents in {covered}")
+        if self.tail is None:
+            raise ConfigError(
+                f"false alarms: {covered} show too few incidents to tell a rate of {rate.text}; ask for a higher rate, "
+                f"or validate on more rows"
+            )
+        slope, offset = self.tail
+        value = max(float(self.levels[-1]), math.exp((math.log(allowed) - offset) / slope))
+        return RateThreshold(value, f"extrapolated: {covered} are less than it takes to see {rate.text}")
+
+    def _fit(self) -> tuple[float, float] | None:
+        """Slope and offset of log(incidents) against log(threshold) near the top; None if too few are known."""
+        near = (self.counts >= 1) & (self.counts <= MOST_FITTED) & (self.levels > 0)
+        if len(np.unique(self.counts[near])) < LEAST_FITTED:
+            return None
+        slope, offset = np.polyfit(np.log(self.levels[near]), np.log(self.counts[near]), 1)
+        return (float(slope), float(offset)) if slope < 0 else None
+
+
+def rates_of(record: ValidationRecord, source: str) -> IncidentRates:
+    """What the model has counted on its validation part."""
+    if record.incidents is None:
+        raise ConfigError(
+            f"false alarms: {source} has counted no incidents on its validation part; train anew, or give scores of "
+            f"normal rows to at-infer threshold --scores, with --method incidents"
+        )
+    return IncidentRates(record.incidents)
+
+
+def rows_per_day_of(metadata: Metadata) -> float | None:
+    """By the usual step between rows that training has learnt, if times are dates."""
+    spacing = getattr(metadata, "spacing", None)
+    if spacing is None or spacing.clock != "date":
+        return None
+    return DAY_S / float(spacing.step)

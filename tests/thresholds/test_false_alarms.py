@@ -1,0 +1,104 @@
+"""Rates of false incidents to thresholds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from at_infer.config import IncidentCurve, ScoreConfig, ValidationRecord
+from at_infer.errors import ConfigError
+from at_infer.incidents.curve import incident_curve
+from at_infer.incidents.defaults import default_rules
+from at_infer.incidents.tracker import IncidentTracker
+from at_infer.scoring.options import ScoreOptions
+from at_infer.thresholds.choose import choose_for_scoring
+from at_infer.thresholds.false_alarms import IncidentRates, parse_rate
+from tests.exported import metadata
+
+SCORE = ScoreConfig()
+RNG = np.random.default_rng(0)
+NORMAL = np.exp(0.1 * np.convolve(RNG.normal(size=20_049), np.ones(50) / 7, "valid")).astype(np.float32)
+"""Rows that are smooth over 50, as those of mode fusion are."""
+CURVE = incident_curve([NORMAL[:12_000], NORMAL[12_000:]], SCORE)
+
+
+@pytest.mark.parametrize(
+    ("text", "per_day", "per_row"),
+    [("1/day", 1, None), ("2/week", 2 / 7, None), ("0.5 / hour", 12, None), ("3/2days", 1.5, None)],
+)
+def test_rates_per_time(text: str, per_day: float, per_row: float | None) -> None:
+    assert parse_rate(text).per_row(1440) == pytest.approx(per_day / 1440)
+    assert per_row is None
+
+
+def test_a_rate_per_rows_needs_no_clock() -> None:
+    assert parse_rate("1/10000 rows").per_row(None) == pytest.approx(1e-4)
+    with pytest.raises(ConfigError, match="1/day needs the time between rows"):
+        parse_rate("1/day").per_row(None)
+
+
+@pytest.mark.parametrize("text", ["", "daily", "1", "1/fortnight", "0/day", "-1/day", "1/0 rows", "1//day", "x/day"])
+def test_what_is_no_rate_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="is no rate; write 1/day"):
+        parse_rate(text)
+    with pytest.raises(ConfigError, match="is no rate"):
+        ScoreOptions(false_alarms=text)
+
+
+@pytest.mark.parametrize("allowed", [1, 3, 10, 30])
+def test_the_threshold_yields_about_the_rate_on_the_rows_it_was_counted_on(allowed: int) -> None:
+    found = IncidentRates(CURVE).threshold(parse_rate(f"{allowed}/{CURVE.rows} rows"), None)
+    usual = float(np.median(NORMAL))
+    rules = default_rules(found.value, SCORE, usual=usual, look_ahead_rows=0)
+    told = 0
+    for part in (NORMAL[:12_000], NORMAL[12_000:]):
+        tracker = IncidentTracker(rules, model="")
+        told += sum(event.kind == "opened" for event in [*tracker.add(part), *tracker.end()])
+    assert allowed / 2 <= told <= allowed
+    assert f"{told} incidents in 20000 validation rows" in found.note
+
+
+def test_what_the_validation_part_cannot_show_is_extrapolated_and_said_so() -> None:
+    rates = IncidentRates(CURVE)
+    rare = rates.threshold(parse_rate("1/month"), 1440)
+    assert rare.value > NORMAL.max()
+    assert rare.note == "extrapolated: 20000 validation rows (14 days) are less than it takes to see 1/month"
+    assert rates.expected(rare.value) * 1440 * 30.4375 == pytest.approx(1, rel=0.01)
+    assert rates.threshold(parse_rate("1/year"), 1440).value > rare.value
+
+
+def test_too_little_to_extrapolate_from_is_refused() -> None:
+    few = IncidentCurve(levels=[1.0, 2.0, 3.0], counts=[1, 1, 0], rows=500)
+    with pytest.raises(ConfigError, match=r"500 validation rows \(0.35 days\) show too few incidents"):
+        IncidentRates(few).threshold(parse_rate("1/week"), 1440)
+
+
+def test_merged_incidents_at_a_low_threshold_do_not_count_as_few() -> None:
+    curve = IncidentCurve(levels=[1.0, 2.0, 3.0, 4.0], counts=[1, 9, 3, 0], rows=1000)
+    assert IncidentRates(curve).threshold(parse_rate("3/1000 rows"), None).value == 3.0
+    assert IncidentRates(curve).expected(1.0) == pytest.approx(9 / 1000)
+
+
+def test_a_model_that_counted_no_incidents_says_what_to_do() -> None:
+    known = metadata()
+    with pytest.raises(ConfigError, match="has counted no incidents on its validation part; train anew"):
+        choose_for_scoring(known, known.score, source="old.onnx", false_alarms="1/10000 rows")
+    record = replace(known.validation_of(), incidents=CURVE)
+    chosen = choose_for_scoring(
+        known.with_validation(record), known.score, source="m.onnx", false_alarms="1/10000 rows"
+    )
+    assert chosen.asked_rate == "1/10000 rows"
+    assert chosen.value == IncidentRates(CURVE).threshold(parse_rate("1/10000 rows"), None).value
+
+
+def test_records_of_earlier_versions_are_read() -> None:
+    record = metadata().validation_of()
+    values = replace(record, incidents=CURVE).to_dict()
+    assert ValidationRecord.from_dict(values).incidents == CURVE
+    del values["incidents"]
+    assert ValidationRecord.from_dict(values) == replace(record, incidents=None)
+
+
+def test_ways_to_a_threshold_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match="exclude each other"):
+        ScoreOptions(false_alarms="1/day", ratio=0.01)
