@@ -124,7 +124,8 @@ def _write_scores(found: "ScoresReport", output: Path, png: Path | None, *, over
     flagged = sum(series.flagged for series in overview.series)
     show(
         f"{output}: {overview.rows} rows of {len(overview.series)} series, {flagged} flagged in "
-        f"{overview.segment_count} segments, {output.stat().st_size / 1e6:.1f} MB"
+        f"{overview.segment_count} segments, {len(overview.incidents.spans)} incidents, "
+        f"{output.stat().st_size / 1e6:.1f} MB"
     )
     for note in found.notes:
         say(f"note: {note}")

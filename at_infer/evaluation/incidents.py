@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.errors import DataError
 from at_infer.evaluation.metrics.runs import Runs, runs, runs_touched
 from at_infer.incidents.find import Found, IncidentFinder
 from at_infer.incidents.rules import IncidentRules
-from at_infer.tables.scores import ScoredFile
+from at_infer.tables.scores import ScoredChunk, ScoredFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,57 +36,102 @@ class IncidentFigures:
         return asdict(self)
 
 
-def count_incidents(
-    file: ScoredFile, rules: IncidentRules, *, rows_per_day: float | None, scored_rows: int
-) -> IncidentFigures:
-    """One pass over scores and labels.
+class IncidentCounter:
+    """Takes the rows of scores and labels, those of one series after the other.
 
     An incident and an anomaly belong together if they share a row, or if the incident begins at most so many rows
     behind the anomaly as the rules bridge: a score needs some rows to rise.
     """
-    finder = IncidentFinder(file, rules)
-    told: list[Found] = []
-    labelled: list[tuple[Runs, Runs]] = []
-    flags: list[NDArray[np.bool_]] = []
-    first = 0
 
-    def end_series() -> None:
-        mask = np.concatenate([np.empty(0, np.bool_), *flags])
-        one = _joined(runs(mask), rules.merge_rows)
-        reach = np.minimum(one.ends + rules.merge_rows, len(mask))
-        labelled.append((Runs(one.starts + first, one.ends + first), Runs(one.starts + first, reach + first)))
+    def __init__(self, file: ScoredFile, rules: IncidentRules, keep: int = 0) -> None:
+        self.finder, self.rules, self.keep = IncidentFinder(file, rules), rules, keep
+        self.spans: list[tuple[int, int]] = []
+        """Rows of every incident."""
+        self.worst: list[Found] = []
+        """At most `keep`, worst first."""
+        self.truth: list[Runs] = []
+        self.reach: list[Runs] = []
+        """Rows in which an incident belongs to an anomaly."""
+        self._flags: list[NDArray[np.bool_]] = []
+        self._first = 0
 
+    def start_series(self, name: str, first_row: int) -> None:
+        """The rows that come next belong to another series."""
+        self._end_labels()
+        self._take(self.finder.start_series(name, first_row))
+        self._first = first_row
+
+    def add(self, rows: ScoredChunk) -> None:
+        """The next rows of the series."""
+        self._take(self.finder.add(rows))
+        if rows.labels is not None:
+            self._flags.append(rows.labels)
+
+    def end(self) -> None:
+        """No more rows come."""
+        self._take(self.finder.end())
+        self._end_labels()
+        self._prune()
+
+    @property
+    def incidents(self) -> Runs:
+        """All of them."""
+        spans = np.array(self.spans, np.int64).reshape(-1, 2)
+        return Runs(spans[:, 0], spans[:, 1])
+
+    def are_false(self, incidents: Runs) -> NDArray[np.bool_]:
+        """Those that belong to no anomaly."""
+        return np.equal(runs_touched(incidents, _concatenated(self.reach)), 0)
+
+    def figures(self, *, days: float | None) -> IncidentFigures:
+        """After `end`."""
+        truth, reach, incidents = _concatenated(self.truth), _concatenated(self.reach), self.incidents
+        found = runs_touched(reach, incidents) > 0
+        false = int(self.are_false(incidents).sum())
+        at = np.searchsorted(incidents.ends, truth.starts, side="right")[found]
+        delays = np.maximum(incidents.starts[at] - truth.starts[found], 0)
+        return IncidentFigures(
+            incidents=len(incidents),
+            false_incidents=false,
+            false_incidents_per_day=None if days is None else false / days,
+            anomalies=len(truth),
+            found=int(found.sum()),
+            incident_recall=float(found.mean()) if len(truth) else 0.0,
+            delay_rows=float(delays.mean()) if len(delays) else None,
+            days=days,
+            rules=self.rules,
+        )
+
+    def _take(self, found: list[Found]) -> None:
+        self.spans += [(one.first, one.end) for one in found]
+        self.worst += found
+        if len(self.worst) > 2 * self.keep:
+            self._prune()
+
+    def _prune(self) -> None:
+        self.worst = sorted(self.worst, key=lambda one: (-one.incident.peak_score, one.first))[: self.keep]
+
+    def _end_labels(self) -> None:
+        mask = np.concatenate([np.empty(0, np.bool_), *self._flags])
+        one = _joined(runs(mask), self.rules.merge_rows)
+        reach = np.minimum(one.ends + self.rules.merge_rows, len(mask))
+        self.truth.append(Runs(one.starts + self._first, one.ends + self._first))
+        self.reach.append(Runs(one.starts + self._first, reach + self._first))
+        self._flags = []
+
+
+def count_incidents(
+    file: ScoredFile, rules: IncidentRules, *, rows_per_day: float | None, scored_rows: int
+) -> IncidentFigures:
+    """One pass over scores and labels."""
+    counter = IncidentCounter(file, rules)
     for chunk in file.chunks():
         for name, part in chunk.parts():
             if name is not None:
-                if flags:
-                    end_series()
-                first, flags = part.first_row, []
-                told += finder.start_series(name, part.first_row)
-            told += finder.add(part)
-            if part.labels is None:
-                raise DataError(f"{file.source}: incidents are counted against labels; give labels")
-            flags.append(part.labels)
-    end_series()
-    told += finder.end()
-    truth, reach = (_concatenated([pair[side] for pair in labelled]) for side in (0, 1))
-    incidents = Runs(*(np.array([getattr(one, side) for one in told], np.int64) for side in ("first", "end")))
-    found = runs_touched(reach, incidents) > 0
-    false = int((runs_touched(incidents, reach) == 0).sum())
-    at = np.searchsorted(incidents.ends, truth.starts, side="right")[found]
-    delays = np.maximum(incidents.starts[at] - truth.starts[found], 0)
-    days = None if rows_per_day is None else scored_rows / rows_per_day
-    return IncidentFigures(
-        incidents=len(incidents),
-        false_incidents=false,
-        false_incidents_per_day=None if days is None else false / days,
-        anomalies=len(truth),
-        found=int(found.sum()),
-        incident_recall=float(found.mean()) if len(truth) else 0.0,
-        delay_rows=float(delays.mean()) if len(delays) else None,
-        days=days,
-        rules=rules,
-    )
+                counter.start_series(name, part.first_row)
+            counter.add(part)
+    counter.end()
+    return counter.figures(days=None if rows_per_day is None else scored_rows / rows_per_day)
 
 
 def _concatenated(parts: list[Runs]) -> Runs:

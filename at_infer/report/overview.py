@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from at_infer.evaluation.incidents import IncidentCounter
+from at_infer.incidents.rules import IncidentRules
 from at_infer.models.spacing import Clock
 from at_infer.report.levels import Envelope, Floats, Times, bucket_rows
 from at_infer.report.segments import SegmentFinder, Segments
@@ -60,6 +62,8 @@ class Overview:
     found_count: int
     cuts: Cuts
     total: ThresholdCounts
+    incidents: IncidentCounter
+    """All of them, and the MOST_SEGMENTS worst."""
 
     def days(self, rows_per_day: float | None, which: SeriesOverview | None = None) -> float | None:
         """Days that scored rows of a series, or of all of them together, took; None if neither dates nor a rate tell.
@@ -77,8 +81,9 @@ class Overview:
         return scored / rows_per_day if scored else None
 
 
-def look(file: ScoredFile, threshold: float, observe: Observe = lambda _done, _rows: None) -> Overview:
+def look(file: ScoredFile, rules: IncidentRules, observe: Observe = lambda _done, _rows: None) -> Overview:
     """Read all rows once."""
+    threshold, told = rules.open_at, IncidentCounter(file, rules, MOST_SEGMENTS)
     cuts = Cuts(threshold)
     envelope = Envelope(bucket_rows(file.rows))
     flagged, labelled = (SegmentFinder(file.evidence_columns, MOST_SEGMENTS) for _ in range(2))
@@ -104,6 +109,7 @@ def look(file: ScoredFile, threshold: float, observe: Observe = lambda _done, _r
                 end_series()
                 series.append(SeriesOverview(name, part.first_row))
                 observed = ObservedTime()
+                told.start_series(name, part.first_row)
                 envelope.start_series()
                 flagged.start_series()
                 labelled.start_series()
@@ -111,6 +117,7 @@ def look(file: ScoredFile, threshold: float, observe: Observe = lambda _done, _r
                 above = part.scores > np.float32(threshold)
             labels = np.zeros(len(above), np.bool_) if part.labels is None else part.labels
             envelope.add(part.scores, part.times)
+            told.add(part)
             flagged.add(above, labels, part)
             if part.labels is not None:
                 labelled.add(labels, above, part)
@@ -119,6 +126,7 @@ def look(file: ScoredFile, threshold: float, observe: Observe = lambda _done, _r
             _count(series[-1], part, cuts)
         observe(chunk.first_row + len(chunk.scores), file.rows)
     end_series()
+    told.end()
     total = ThresholdCounts()
     for entry in series:
         total.include(entry.counts)
@@ -139,6 +147,7 @@ def look(file: ScoredFile, threshold: float, observe: Observe = lambda _done, _r
         found_count=labelled.touched,
         cuts=cuts,
         total=total,
+        incidents=told,
     )
 
 

@@ -18,6 +18,7 @@ SCRIPTS = (
     "threshold.js",
     "overview.js",
     "table.js",
+    "incidents.js",
     "detail.js",
     "associations.js",
     "training.js",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from at_infer.engines import Engine
 from at_infer.errors import ConfigError, DataError
+from at_infer.incidents.defaults import rules_of_scores
 from at_infer.models.metadata import Metadata
 from at_infer.models.scored_by import ScoredBy
 from at_infer.report.attention import SeenWindow, look_inside
@@ -14,7 +15,6 @@ from at_infer.report.overview import Observe, Overview, look
 from at_infer.report.windows import Reconstructor, open_associations
 from at_infer.scoring.options import ScoreOptions
 from at_infer.tables.scores import ScoredFile
-from at_infer.thresholds.choose import choose_for_report
 
 MOST_SERIES = 500
 
@@ -53,7 +53,7 @@ def survey_scores(
     """Look at all scores, and closer at the worst of them."""
     if engine is not None and data is None:
         raise ConfigError("engine: associations are those of rows; pass the scored rows as `data`")
-    value = choose_for_report(file.properties, source=str(file.source), threshold=threshold)
+    rules = rules_of_scores(file.properties, source=str(file.source), threshold=threshold)
     opened = None if engine is None else open_associations(engine)
     try:
         reconstructor = None
@@ -63,7 +63,7 @@ def survey_scores(
         columns = _columns(file) if reconstructor is None else reconstructor.metadata.columns
         if data is not None:
             file.pick_data(data, columns, [])  # says what is wrong with it before the long work
-        overview = look(file, value, observe)
+        overview = look(file, rules, observe)
         closer = look_closer(file, overview, count=details, data=data, columns=columns, reconstructor=reconstructor)
         windows: list[SeenWindow] = []
         if reconstructor is not None and data is not None:
@@ -73,7 +73,7 @@ def survey_scores(
             opened.close()
     report = ScoresReport(
         file=file,
-        threshold=value,
+        threshold=rules.open_at,
         overview=overview,
         grid=choose_grid(overview.total, overview.cuts),
         details=closer,
@@ -132,6 +132,11 @@ def _notes(report: ScoresReport, data: str | None, reconstructor: Reconstructor 
         )
     if file.keys.time is not None and file.clock is None:
         notes.append(f"The time column {file.keys.time} holds text that is no date; rows are numbered instead.")
+    if overview.incidents.rules.look_ahead_rows and not file.has_onset:
+        notes.append(
+            "The scores look ahead, and an incident may seem to begin before its cause: score with --incidents or "
+            "--explain top, which keep where a cause begins."
+        )
     if overview.unscored:
         notes.append(f"{overview.unscored} rows have no score; they never count as flagged.")
     if overview.segment_count > len(overview.segments):

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from at_infer.evaluation.metrics.runs import Runs
+from at_infer.incidents.find import Found
+from at_infer.incidents.incident import as_seconds
 from at_infer.report.details import Details
 from at_infer.report.grid import Grid
 from at_infer.report.overview import Overview, SeriesOverview, worst_series
@@ -40,6 +43,7 @@ def describe_scores(report: ScoresReport) -> tuple[dict[str, Any], Arrays]:
         "days": report.days,
         "labelled": labelled,
         "segmentCount": overview.segment_count,
+        "incidents": _incidents(report),
         "eventCount": overview.event_count,
         "seriesCount": len(overview.series),
         "grid": {"values": grid.values, "used": grid.used, **_counts(overview.total, grid, labelled=labelled)},
@@ -60,29 +64,28 @@ def describe_scores(report: ScoresReport) -> tuple[dict[str, Any], Arrays]:
 def _headline(report: ScoresReport) -> list[tuple[str, bool]]:
     """What was found, in pieces of text that stand out or not."""
     overview = report.overview
-    rows = sum(series.flagged for series in overview.series)
+    count = len(overview.incidents.spans)
     of = f" in {overview.rows:,} rows" + (f" of {len(overview.series):,} series" if len(overview.series) > 1 else "")
-    if not rows:
+    if not count:
         return [(f"Nothing above the threshold{of}", False)]
-    segments = f"{overview.segment_count:,} anomalous segment{'s' if overview.segment_count > 1 else ''}"
-    return [(segments, True), (of, False)]
+    return [(f"{count:,} incident{'s' if count > 1 else ''}", True), (of, False)]
 
 
 def _worst(report: ScoresReport) -> list[tuple[str, bool]]:
     """When, where and which sensors."""
-    overview, segments = report.overview, report.overview.segments
-    if not len(segments):
+    worst = report.overview.incidents.worst
+    if not worst:
         return [(f"The highest score stays below the threshold of {report.threshold:.4g}.", False)]
-    peak, when = float(segments.peak[0]), _begin(report, 0)
-    name = overview.series[int(segments.series[0])].name
-    times = f", {_short(peak / report.threshold)} times the threshold" if report.threshold > 0 else ""
+    one = worst[0].incident
+    times = f", {_short(one.ratio)} times the threshold" if report.threshold > 0 else ""
     text = [
         ("Worst: ", False),
-        (f"{name + ', ' if name else ''}{when}", True),
-        (f", peak {_short(peak)}{times}", False),
+        (f"{one.series + ', ' if one.series else ''}{_begin(report, worst[0])}", True),
+        (f", peak {_short(one.peak_score)}{times}", False),
     ]
-    if report.details.shares[0]:
-        text += [(", mostly ", False), (", ".join(entry.feature for entry in report.details.shares[0][:2]), True)]
+    names = [cause.feature for cause in one.causes] or [entry.feature for entry in report.details.shares.get(0, [])]
+    if names:
+        text += [(", mostly ", False), (", ".join(names[:2]), True)]
     return [*text, (".", False)]
 
 
@@ -90,15 +93,56 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.4g}"
 
 
-def _begin(report: ScoresReport, segment: int) -> str:
-    """When a segment began, as people write it."""
-    segments = report.overview.segments
-    time = float(segments.times[segment, 0])
+def _begin(report: ScoresReport, found: Found) -> str:
+    """When an incident began, as people write it."""
+    time = _times(report, found)[0]
     if report.overview.clock == "date":
         return f"{datetime.fromtimestamp(time / 1000, UTC):%Y-%m-%d %H:%M:%S} {report.file.zone}".rstrip()
     if report.overview.clock == "number":
         return f"{report.file.keys.time} {time:.15g}"
-    return f"row {int(segments.first[segment]):,}"
+    return f"row {found.first:,}"
+
+
+def _times(report: ScoresReport, found: Found) -> list[float]:
+    """Of the first and the last row, as the page counts: milliseconds since 1970, numbers, or NaN."""
+    clock = report.overview.clock
+    times = (found.incident.begin, found.incident.end)
+    if clock == "date":
+        return [1000 * (as_seconds(time) or 0.0) for time in times]
+    return [float(time) if clock == "number" else float("nan") for time in times]
+
+
+def _incidents(report: ScoresReport) -> dict[str, Any]:
+    """The worst incidents, worst first, and how many there are of which kind."""
+    told, labelled = report.overview.incidents, report.overview.events is not None
+    figures, rules = told.figures(days=report.days), told.rules
+    shown = Runs(*(np.array([getattr(one, side) for one in told.worst], np.int64) for side in ("first", "end")))
+    false = told.are_false(shown)
+    return {
+        "count": figures.incidents,
+        "perDay": None if report.days is None else figures.incidents / report.days,
+        "anomalies": figures.anomalies if labelled else None,
+        "found": figures.found if labelled else None,
+        "false": figures.false_incidents if labelled else None,
+        "rules": {"open": rules.open_at, "close": rules.close_at, "merge": rules.merge_rows, "least": rules.min_rows},
+        "expectedPerDay": rules.expected_per_day,
+        "shown": [
+            {
+                "id": found.incident.id,
+                "series": found.series,
+                "name": found.incident.series,
+                "open": found.incident.state == "open",
+                "first": found.first,
+                "end": found.end,
+                "peakRow": found.peak,
+                "times": _times(report, found),
+                "peak": found.incident.peak_score,
+                "causes": [list(cause) for cause in found.incident.causes],
+                "verdict": ("false" if is_false else "hit") if labelled else "",
+            }
+            for found, is_false in zip(told.worst, false.tolist(), strict=True)
+        ],
+    }
 
 
 def _counts(counts: ThresholdCounts, grid: Grid, *, labelled: bool) -> dict[str, Any]:

@@ -107,14 +107,27 @@ def grid(browser: Browser) -> dict[str, Any]:
     return found
 
 
+def incidents(browser: Browser) -> dict[str, Any]:
+    found: dict[str, Any] = browser.run(
+        "return JSON.parse(document.getElementById('description').textContent).incidents"
+    )
+    return found
+
+
+def open_segments(browser: Browser) -> None:
+    browser.find("#segments-panel summary").click()
+
+
 def test_it_says_what_happened(browser: Browser, labelled: tuple[Path, np.ndarray, np.ndarray]) -> None:
     page, score, labels = labelled
     browser.open(page)
     expected = at_threshold(score, labels, np.float32(0.5))
     assert shown(browser) == expected
-    assert browser.text("#headline") == f"{expected['segments']} anomalous segments in 6,000 rows"
+    told = incidents(browser)
+    assert browser.text("#headline") == f"{told['count']} incidents in 6,000 rows"
+    assert browser.number("#tile-incidents b") == told["count"] == len(browser.all("#incidents tbody tr"))
+    assert browser.number("#tile-incidents-false b") == told["false"] < expected["false"]
     assert browser.number("#tile-segments b") == expected["segments"]
-    assert browser.number("#tile-missed b") == len(runs(labels)) - expected["found"] > 0
     assert browser.number("#tile-day b") == pytest.approx(expected["segments"] / (ROWS / 1440), rel=1e-3)
     assert browser.text("#subline").startswith("Worst: 2024-03-0")
 
@@ -147,6 +160,7 @@ def test_the_line_in_the_chart_can_be_dragged(browser: Browser, labelled: tuple[
     page, score, labels = labelled
     browser.open(page)
     over = browser.find("#score .u-over")
+    browser.run("arguments[0].scrollIntoView({ block: 'center' })", over)
     box = browser.run("const b = arguments[0].getBoundingClientRect(); return [b.left, b.top, b.width, b.height]", over)
     y = 0.0
     for y in np.arange(box[1], box[1] + box[3], 3):  # where the pointer says that it can be dragged
@@ -169,6 +183,8 @@ def test_the_line_in_the_chart_can_be_dragged(browser: Browser, labelled: tuple[
 def test_a_click_or_enter_shows_a_segment(browser: Browser, labelled: tuple[Path, np.ndarray, np.ndarray]) -> None:
     page, score, _ = labelled
     browser.open(page)
+    assert not browser.find("#segments").is_displayed()
+    open_segments(browser)
     second = browser.all("#segments tbody tr")[1]
     second.click()
     assert second.get_attribute("aria-selected") == "true"
@@ -185,9 +201,44 @@ def test_a_click_or_enter_shows_a_segment(browser: Browser, labelled: tuple[Path
     assert browser.all("#segments tbody tr")[3].get_attribute("aria-selected") == "true"
 
 
+def test_a_click_on_an_incident_shows_its_worst_rows(
+    browser: Browser, labelled: tuple[Path, np.ndarray, np.ndarray]
+) -> None:
+    page, score, _ = labelled
+    browser.open(page)
+    told = incidents(browser)["shown"]
+    rows = browser.all("#incidents tbody tr")
+    assert rows[0].get_attribute("aria-selected") == "true"
+    rows[1].click()
+    assert rows[1].get_attribute("aria-selected") == "true"
+    peak = score[told[1]["first"] : told[1]["end"]].max()
+    assert f"peak score {float(f'{peak:.4g}'):g}" in browser.text("#detail-text")
+    rows[1].send_keys("\ue015")
+    assert browser.run("return document.activeElement === arguments[0]", rows[2])
+    browser.find("#incidents th button").click()
+    assert browser.find("#incidents th").get_attribute("aria-sort") == "ascending"
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_incidents_fit_the_screen(browser: Browser, explained: Path, width: int) -> None:
+    browser.open(explained, width=width)
+    inside, visible = browser.run(
+        "const s = document.getElementById('incidents').parentElement; return [s.scrollWidth, s.clientWidth]"
+    )
+    assert inside <= visible
+    assert browser.run("return document.documentElement.scrollWidth") <= width
+    texts = browser.run(
+        "return Object.fromEntries(Array.from(document.querySelectorAll('#incidents tbody tr:first-child td'), "
+        "(cell) => [cell.dataset.column, cell.innerText]))"
+    )
+    assert texts.keys() >= {"Series", "Begin", "End", "Rows", "Peak", "Causes"}
+    assert all(texts.values())
+
+
 def test_the_table_sorts_and_filters(browser: Browser, labelled: tuple[Path, np.ndarray, np.ndarray]) -> None:
     page, score, labels = labelled
     browser.open(page)
+    open_segments(browser)
 
     def column(name: str) -> list[float]:
         at = [cell.text.split(" ")[0] for cell in browser.all("#segments th")].index(name)
@@ -278,6 +329,7 @@ def test_a_phone_shows_peak_and_cause_of_a_segment_without_scrolling_sideways(
         (labelled[0], {"Peak score", "Verdict"}),
     ):
         browser.open(page, width=width)
+        open_segments(browser)
         inside, visible = browser.run(
             "const s = document.getElementById('segments').parentElement; return [s.scrollWidth, s.clientWidth]"
         )
@@ -301,7 +353,7 @@ def test_odd_scores_open_without_errors(browser: Browser, tmp_path: Path, score:
     browser.open(tmp_path / "r.html")
     flagged = sum(s is not None and s > 0.5 for s in score)
     assert browser.number("#value-rows") == flagged
-    assert browser.text("#headline").startswith("Nothing" if not flagged else "1 anomalous segment")
+    assert browser.text("#headline").startswith("Nothing" if not flagged else "1 incident")
     browser.find("#threshold").send_keys("\ue012")
 
 

@@ -36,7 +36,14 @@ function startScores(array) {
   startAssociations(array);
   showTiles();
   showReadout(array);
-  if (table.listed.length) choose(table.listed[0]);
+  $('segments-count').textContent = `${plural(description.segmentCount, 'run')} of rows`;
+  const incidents = new IncidentTable((one) => {
+    const inside = table.all.filter((row) => row.verdict !== 'missed' && row.series === one.series && row.first < one.end && row.end > one.first);
+    if (inside.length) choose(inside.reduce((a, b) => (b.peak > a.peak ? b : a)));
+    incidents.mark(one);
+  });
+  if (incidents.listed.length) incidents.choose(incidents.listed[0]);
+  else if (table.listed.length) choose(table.listed[0]);
 }
 
 function remembered(array) {

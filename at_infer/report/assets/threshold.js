@@ -23,21 +23,24 @@ function flagged(cut, array, series = null) {
 }
 
 function showTiles() {
-  const now = flagged(state.cut), { days, rows, eventCount, labelled } = description;
+  const now = flagged(state.cut), { days, rows, labelled } = description;
   const scored = rows - description.unscored;
   const tile = (name, value, text, kind = '') => element('div', { class: `tile ${kind}`, id: `tile-${name}` }, element('b', {}, value), element('span', {}, text));
   const peak = Math.max(...description.series.map((s) => s.peak ?? -Infinity));
+  const { incidents } = description;
+  const each = description.seriesCount > 1 ? 'a day and series' : 'a day';
+  const rate = incidents.perDay === null ? '' : `, ${short(incidents.perDay)} ${each}${inUse() ? '' : ', at the threshold in use'}`;
   const tiles = [
+    tile('incidents', whole(incidents.count), `${incidents.count === 1 ? 'incident' : 'incidents'}${rate}`, incidents.count ? 'alarm' : ''),
+    ...(labelled ? [
+      tile('incidents-found', whole(incidents.found), `of ${whole(incidents.anomalies)} anomalies have an incident`, 'hit'),
+      tile('incidents-false', whole(incidents.false), 'false incidents', incidents.false ? 'alarm' : ''),
+    ] : []),
     tile('segments', whole(now.segments), now.segments === 1 ? 'segment above the threshold' : 'segments above the threshold', now.segments ? 'alarm' : ''),
     tile('rows', whole(now.rows), `rows flagged, ${share(now.rows, scored)} of ${whole(scored)}`),
-    tile('day', days ? short(now.segments / days) : '–', days ? `segments a day, over ${short(days)} days` : 'segments a day: not known'),
+    tile('day', days ? short(now.segments / days) : '–', days ? `segments ${each}, over ${short(days)} days of rows` : 'segments a day: not known'),
     tile('peak', short(Number.isFinite(peak) ? peak : NaN), threshold() > 0 && Number.isFinite(peak) ? `highest score, ${short(peak / threshold())} times the threshold` : 'highest score'),
   ];
-  if (labelled) {
-    tiles.push(tile('found', whole(now.found), `of ${whole(eventCount)} labelled anomalies found`, 'hit'));
-    tiles.push(tile('missed', whole(eventCount - now.found), 'labelled anomalies missed', 'miss'));
-    tiles.push(tile('false', whole(now.false), 'false alarms: segments without a label', 'alarm'));
-  }
   $('tiles').replaceChildren(...tiles);
 }
 
