@@ -126,6 +126,7 @@ def _incidents(report: ScoresReport) -> dict[str, Any]:
         "false": figures.false_incidents if labelled else None,
         "rules": {"open": rules.open_at, "close": rules.close_at, "merge": rules.merge_rows, "least": rules.min_rows},
         "expectedPerDay": rules.expected_per_day,
+        "exact": report.file.explained == "all",
         "shown": [
             {
                 "id": found.incident.id,

@@ -55,7 +55,7 @@ class IncidentTable {
   row(one) {
     const { threshold } = description, rows = one.end - one.first;
     const cell = (text, kind = '') => element('td', { class: kind }, ...[].concat(text));
-    const cause = ([feature, part, view]) => element('span', { class: 'chip' }, feature, ' ', element('small', {}, `${share(part, 1)}${view ? `, ${view}` : ''}`));
+    const cause = ([feature, part, view]) => element('span', { class: 'chip' }, feature, ' ', element('small', {}, `${description.incidents.exact ? '' : '≥ '}${share(part, 1)}${view ? `, ${view}` : ''}`));
     const cells = {
       Verdict: () => cell(element('span', { class: `verdict ${one.verdict}` }, WORDS[one.verdict] ?? '')),
       Series: () => cell(one.name, 'name'),
@@ -63,7 +63,7 @@ class IncidentTable {
       End: () => cell(one.open ? 'still open' : moment(one.times[1], one.end - 1, one.times[0])),
       Rows: () => cell(whole(rows), 'number'),
       Peak: () => cell(threshold > 0 ? short(one.peak / threshold) : short(one.peak), 'number'),
-      Causes: () => cell(one.causes.slice(0, 3).map(cause), 'wrap'),
+      Causes: () => cell(one.causes.filter(([, part], k) => k === 0 || part >= 0.01).slice(0, 3).map(cause), 'wrap'),
     };
     const made = element('tr', { tabindex: '0', role: 'row', title: `incident ${one.id}`, onclick: () => this.choose(one), onkeydown: (event) => this.key(event, one) }, ...this.columns.map((column) => {
       const filled = cells[column.name]();
