@@ -203,7 +203,8 @@ def watch(
         raise ConfigError(f"state interval: {state_interval:g} s is negative or not a number; give 0 or more")
     told = only == "incidents" or on_incident is not None or webhook is not None
     with _Stop() as stop, ExitStack() as stack:
-        from at_infer.live.incidents import LiveIncidents, live_rules
+        from at_infer.incidents.defaults import rules_of_scorer
+        from at_infer.live.incidents import LiveIncidents
         from at_infer.live.kept import Kept
         from at_infer.live.metrics import Metrics
         from at_infer.live.metrics_server import MetricsServer
@@ -268,7 +269,7 @@ def watch(
         incidents = None
         if told or metrics is not None:
             deliveries = _deliveries(on_incident, webhook, webhook_format, tally)
-            incidents = stack.enter_context(LiveIncidents(stream, live_rules(stream.scorer), tally, deliveries))
+            incidents = stack.enter_context(LiveIncidents(stream, rules_of_scorer(stream.scorer), tally, deliveries))
             incidents.recall(kept.incidents)
         lines = stack.enter_context(_lines(follow, kept.position, from_end=from_end))
         reloader = Reloader(engine, open_stream, tally, say, input_options=input_options, follow_file=reload)

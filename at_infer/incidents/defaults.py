@@ -1,6 +1,5 @@
 """The rules that fit a score: from how it was formed, and from its validation scores."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -9,7 +8,7 @@ import numpy as np
 from at_infer.config import ScoreConfig
 from at_infer.incidents.rules import IncidentRules
 from at_infer.models.fusion import WIDTHS
-from at_infer.models.metadata import PREFIX
+from at_infer.models.scored_by import ScoredBy
 from at_infer.scoring.columns import scored_properties
 from at_infer.scoring.scorer import Scorer
 from at_infer.thresholds.choose import choose_for_report
@@ -39,18 +38,17 @@ def default_rules(open_at: float, score: ScoreConfig, *, usual: float | None, lo
 def rules_of_scores(properties: Mapping[str, str], *, source: str, threshold: float | None = None) -> IncidentRules:
     """For a file of scores, by what it has recorded; with another threshold if one is given."""
     open_at = choose_for_report(properties, source=source, threshold=threshold)
-    written = properties.get(f"{PREFIX}score")
-    known = recorded_in_scores(properties, source).scores
+    written, known = ScoredBy.of(properties, source), recorded_in_scores(properties, source).scores
     rules = default_rules(
         open_at,
-        ScoreConfig() if written is None else ScoreConfig.from_dict(json.loads(written)),
+        written.score or ScoreConfig(),
         usual=None if known is None else float(np.interp(0.5, known.levels, known.values)),
-        look_ahead_rows=int(json.loads(properties.get(f"{PREFIX}look_ahead", "0"))),
+        look_ahead_rows=max(0, written.look_ahead or 0),
     )
-    rate = json.loads(properties.get(f"{PREFIX}false_alarms", "null"))
+    rate = written.false_alarms
     if rate is None or threshold is not None:
         return rules
-    return replace(rules, asked=rate["asked"], expected_per_day=rate["expected_per_day"], how=f"recorded in {source}")
+    return replace(rules, asked=rate.asked, expected_per_day=rate.expected_per_day, how=f"recorded in {source}")
 
 
 def rules_of_scorer(scorer: Scorer) -> IncidentRules:

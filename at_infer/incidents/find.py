@@ -1,6 +1,5 @@
 """Incidents of a file of scores, series after series, in one pass with bounded memory."""
 
-import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ from at_infer.incidents.incident import Incident
 from at_infer.incidents.rules import IncidentRules
 from at_infer.incidents.tracker import Event, Evidence, IncidentTracker
 from at_infer.models.fusion import LABELS
-from at_infer.models.metadata import PREFIX
+from at_infer.models.scored_by import ScoredBy
 from at_infer.tables.scores import ScoredChunk, ScoredFile
 
 
@@ -31,7 +30,7 @@ class IncidentFinder:
 
     def __init__(self, file: ScoredFile, rules: IncidentRules) -> None:
         self.rules, self.series, self.first_row = rules, -1, 0
-        self.model = str(json.loads(file.properties.get(f"{PREFIX}checkpoint_sha256", '""')))
+        self.model = ScoredBy.of(file.properties, str(file.source)).checkpoint_sha256 or ""
         self.features = [*file.features, *([None] if file.explained == "top" else [])]
         self.views = LABELS if file.has_views else ()
         self.tracker: IncidentTracker | None = None

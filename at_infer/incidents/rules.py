@@ -1,7 +1,6 @@
 """When scores become an incident, and how these rules came about."""
 
 from dataclasses import dataclass
-from typing import Any, Self
 
 from at_infer.config import Config, check_finite
 from at_infer.errors import ConfigError
@@ -42,9 +41,3 @@ class IncidentRules(Config):
             self._at_least(name, 0)
         if not self.worse_factor > 1:
             raise ConfigError(f"worse factor: {self.worse_factor:g} is too small; it must be above 1")
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The reverse of `to_dict`; fields of later versions of at-infer have defaults."""
-        rules = cls(open_at=values["open_at"], close_at=values["close_at"])
-        return super(IncidentRules, cls).from_dict({**rules.to_dict(), **values})

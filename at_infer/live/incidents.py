@@ -13,8 +13,6 @@ from at_infer.models.fusion import LABELS
 from at_infer.scoring.scorer import Scorer
 from at_infer.scoring.windows import Floats
 
-CLOSE_AT = 0.8
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptTracker:
@@ -60,7 +58,8 @@ class LiveIncidents:
             tracker = self.trackers[name]
             times = [pushed.tags[i][-1 if by_time else 0] for i in at]
             channels = pushed.channels[at]
-            events += tracker.add(channels[:, 0], times, evidence=evidence(self.scorer, channels))
+            onset = channels[:, -1] if self.scorer.has_onset else None
+            events += tracker.add(channels[:, 0], times, onset=onset, evidence=evidence(self.scorer, channels))
             if tracker.current is None:
                 tracker.model = self.scorer.metadata.checkpoint_sha256
         return self._tell(events)
@@ -108,11 +107,6 @@ class LiveIncidents:
             for delivery in self.deliveries:
                 delivery.offer(event)
         return events
-
-
-def live_rules(scorer: Scorer) -> IncidentRules:
-    """Rules that fit the threshold."""
-    return IncidentRules(open_at=scorer.threshold, close_at=min(scorer.threshold, CLOSE_AT * scorer.threshold))
 
 
 def evidence(scorer: Scorer, channels: Floats) -> Evidence | None:

@@ -11,8 +11,9 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 
 from at_infer.errors import ConfigError, DataError, OutputError
+from at_infer.incidents.defaults import rules_of_scorer
 from at_infer.incidents.tracker import Event
-from at_infer.live.incidents import LiveIncidents, live_rules
+from at_infer.live.incidents import LiveIncidents
 from at_infer.live.kept import Kept
 from at_infer.live.lines import Block, Lines, Say
 from at_infer.live.metrics import Metrics
@@ -132,7 +133,7 @@ class Watch:
         if self.metrics is not None:
             self.metrics.use(new)
         if self.incidents is not None:
-            self.incidents.use(new, live_rules(new.scorer))
+            self.incidents.use(new, rules_of_scorer(new.scorer))
         self.say(
             f"reload: {new.scorer.engine.path}: goes on with {len(new.series)} series, threshold {old.threshold:.4g} "
             f"-> {new.threshold:.4g}; handed over: {what}"

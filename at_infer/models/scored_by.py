@@ -29,6 +29,14 @@ class KeptScores(Config):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FalseAlarms(Config):
+    """False incidents: the rate that was asked for, and what the validation part lets expect."""
+
+    asked: str | None
+    expected_per_day: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredBy:
     """None where the file does not say."""
 
@@ -44,6 +52,9 @@ class ScoredBy:
     alignment: str | None
     layout: dict[str, Any] | None
     delay: int | None
+    look_ahead: int | None
+    """Rows behind a row that its score depends on."""
+    false_alarms: FalseAlarms | None
     options: dict[str, Any] | None
 
     @classmethod

@@ -117,7 +117,5 @@ def rates_of(record: ValidationRecord, source: str) -> IncidentRates:
 
 def rows_per_day_of(metadata: Metadata) -> float | None:
     """By the usual step between rows that training has learnt, if times are dates."""
-    spacing = getattr(metadata, "spacing", None)
-    if spacing is None or spacing.clock != "date":
-        return None
-    return DAY_S / float(spacing.step)
+    spacing = metadata.spacing
+    return None if spacing is None or spacing.clock != "date" else DAY_S / spacing.step
