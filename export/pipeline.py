@@ -71,11 +71,8 @@ class ExportConfig(Config):
     """Replace the tolerances of the parity check; both or neither."""
 
     def __post_init__(self) -> None:
-        if (
-            Path(self.name).name != self.name.lstrip(".")
-            or not self.name.isprintable()
-            or not 0 < len(self.name) <= 200
-        ):
+        is_plain = Path(self.name).name == self.name and self.name.isprintable() and not self.name.startswith(".")
+        if not is_plain or not 0 < len(self.name) <= 200:
             raise ExportError(f"name: {self.name!r} is not the first part of a file name; leave folders to the output")
         self._choice("precision", ExportPrecision)
         self._choice("engine", EngineChoice)

@@ -199,7 +199,7 @@ class _PartWriter:
 
 def _score(scorer: Scorer, stream: RowStream, parts: Parts, batch_size: int, observe: Observer) -> Summary:
     """Read, score, write."""
-    began, resumed_rows = time.perf_counter(), parts.rows
+    began, resumed_rows, seen = time.perf_counter(), parts.rows, stream.fingerprint()
     core = scorer.rows(batch_size, skip_rows=resumed_rows)
     reader: ReadAhead[Chunk] = ReadAhead(stream.chunks())
     writer = _PartWriter(scorer, parts)
@@ -245,6 +245,8 @@ def _score(scorer: Scorer, stream: RowStream, parts: Parts, batch_size: int, obs
     verdicts = parts.count(stream.columns.series_keys)
     if verdicts.rows != rows:
         raise OutputError(f"{parts.output}: {verdicts.rows} rows were written instead of {rows}")
+    if stream.fingerprint() != seen:
+        raise DataError(f"{stream.source}: was written to while it was read; score it again")
     parts.publish(scored_properties(scorer))
     seconds, counts = time.perf_counter() - began, core.counts
     return Summary(

@@ -89,7 +89,8 @@ class RowStream:
         """Tells whether a resumed run sees the same files."""
         found: list[list[str | int]] = []
         for file in self.files:
-            stat = file.path.stat() if isinstance(file.path, Path) else None
+            with reading(str(file.path)):
+                stat = file.path.stat() if isinstance(file.path, Path) else None
             found.append([str(file.path), file.rows, stat.st_size if stat else 0, stat.st_mtime_ns if stat else 0])
         return found
 

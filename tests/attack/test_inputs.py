@@ -15,7 +15,7 @@ from at_infer.live.times import moment
 from at_infer.models.signatures import onnx_digest
 from at_infer.tables.files import source_files
 from export.pipeline import ExportConfig
-from tests.scored import rows
+from tests.scored import Score, rows
 
 
 @pytest.mark.parametrize("time", [10**400, -(10**400), "9" * 400, "9" * 5_000, "-" + "9" * 400, "1e400", float("nan")])
@@ -128,3 +128,28 @@ def test_a_state_that_is_no_state_is_one_line(models: Path, tmp_path: Path, run_
         answer = run_cli("watch", "--engine", models / "model.onnx", "--no-time", "--state", state)
         assert answer.code == 1, text[:30]
         assert answer.err.count("\n") == 1
+
+
+def test_a_file_that_changes_while_it_is_read_is_no_mixed_output(score: Score, tmp_path: Path) -> None:
+    source = tmp_path / "data.parquet"
+
+    def change(done: int, total: int) -> None:
+        rows(60, seed=1).write_parquet(source)
+
+    def remove(done: int, total: int) -> None:
+        source.unlink(missing_ok=True)
+
+    for meddle in (change, remove):
+        rows(60).write_parquet(source)
+        with pytest.raises(DataError, match=r"was written to while it was read|cannot be read|damaged"):
+            score(source, observe=meddle)
+        assert not (tmp_path / "scores.parquet").exists()
+
+
+def test_a_file_added_to_a_folder_meanwhile_is_not_part_of_the_run(score: Score, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    rows(60).write_parquet(folder / "a.parquet")
+    added = rows(60, seed=1)
+    scored = score(folder, observe=lambda _done, _total: added.write_parquet(folder / "b.parquet"))
+    assert scored.summary.rows == 60

@@ -1,0 +1,33 @@
+"""A short, seeded part of the attack."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.attack import mutate
+
+
+def test_mutations_are_those_of_the_seed() -> None:
+    import random
+
+    content = bytes(range(256)) * 4
+    first, second = ([mutate(content, random.Random(seed)) for seed in range(20)] for _ in range(2))
+    assert first == second
+    assert all(one != content for one in first[:5])
+
+
+@pytest.mark.slow
+def test_a_short_attack_finds_nothing(tmp_path: Path) -> None:
+    found = tmp_path / "attack.json"
+    words = ["--mutations", "20", "--kills", "1", "--full-disks", "5", "--no-bomb", "--output", str(found)]
+    # A process of its own: threads of this one would be forked.
+    command = [sys.executable, "-m", "benchmarks.attack", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    result = json.loads(found.read_text())
+    assert result["findings"] == []
+    assert json.loads(done.stdout.splitlines()[-1]) == result
