@@ -31,7 +31,7 @@ def source_files(source: str) -> list[Path | str]:
             raise DataError(f"{source}: no *.parquet file in this folder")
     elif path.is_file():
         files = [path]
-    elif path.exists():
+    elif source and path.exists():
         raise DataError(f"{source}: is not a regular file; copy what it holds into one")
     elif glob.has_magic(source):
         files = _matching(path)

@@ -103,7 +103,7 @@ def test_every_option_reaches_the_run(run_cli: Cli, plain_models: Path, out: Pat
     frame = rows(100, t=[*range(45), *range(10), *range(45)], s=["a"] * 45 + ["b"] * 10 + ["c"] * 45)
     frame = frame.with_columns(f00=pl.when(pl.int_range(pl.len()) == 70).then(None).otherwise("f00"))
     words = ["--time-column", "t", "--series-column", "s", "--short-series", "skip", "--on-bad-rows", "null"]
-    words += ["--stride", "10", "--score-mode", "paper", "--temperature", "2", "--smooth", "3", "--threshold", "0.25"]
+    words += ["--stride", "10", "--score-mode", "paper", "--smooth", "3", "--threshold", "0.25"]
     words += ["--explain", "top", "--batch-size", "3", "--threads", "1", "--provider", "cpu", "--json"]
     words += ["--normalise-errors"]
     answer = run_cli(
@@ -122,7 +122,7 @@ def test_every_option_reaches_the_run(run_cli: Cli, plain_models: Path, out: Pat
         *("s", "t", "score", "is_anomaly", "top_feature", "top_feature_share", "error"),
     ]
     recorded = pl.read_parquet_metadata(out / "s.parquet")
-    expected = {"mode": "paper", "temperature": 2.0, "smooth": 3, "normalise_errors": True, "level": "recent"}
+    expected = {"mode": "paper", "temperature": 50.0, "smooth": 3, "normalise_errors": True, "level": "recent"}
     assert json.loads(recorded["at_infer.score"]) == expected
     assert json.loads(recorded["at_infer.layout"])["stride"] == 10
 
