@@ -37,7 +37,7 @@ def threshold(
         float | None, typer.Option(help="Seconds between rows, instead of --rows-per-day.", rich_help_panel=SCORES)
     ] = None,
     method: Annotated[
-        Literal["ratio", "fixed", "gap", "spot", "incidents"] | None,
+        Literal["ratio", "fixed", "gap", "gap-log", "spot", "incidents"] | None,
         typer.Option(help="Method to use with --output. Default: show all methods.", rich_help_panel=METHOD),
     ] = None,
     ratio: Annotated[
@@ -68,7 +68,7 @@ def threshold(
 ) -> None:
     """Choose a threshold from validation scores, and write it into a copy of a model.
 
-    ratio is the paper's r, fixed its delta, gap its appendix (two clusters of scores). spot extrapolates the tail of
+    ratio is the paper's r, fixed its delta, gap its appendix (two clusters of scores), gap-log the same for their logarithms. spot extrapolates the tail of
     the scores by extreme value theory to a rate of false rows; incidents finds the threshold for a rate of false
     incidents, as counted on the validation part. No labels are used.
 

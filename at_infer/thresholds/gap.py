@@ -8,17 +8,17 @@ from numpy.typing import NDArray
 from at_infer.errors import ConfigError
 
 GAP_POINTS, GAP_REFERENCES = 20_001, 10
-GAP_FLOOR = 1e-12  # scores below count as this: a softmax that underflows is no cluster of its own
+GAP_FLOOR = 1e-12  # of logarithms: scores below count as this: a softmax that underflows is no cluster of its own
 
 
-def gap_threshold(levels: Sequence[float], values: Sequence[float]) -> float:
+def gap_threshold(levels: Sequence[float], values: Sequence[float], *, logarithmic: bool = False) -> float:
     """The paper's appendix: if the scores form two clusters, the middle between them (Tibshirani's gap statistic).
 
-    Clusters are looked for on a logarithmic scale, as the intervals of the paper's table are, in the scores that the
-    quantiles stand for.
+    Clusters are looked for in the scores that the quantiles stand for, as K-means does, or in their logarithms.
     """
-    share = np.linspace(0, 1, GAP_POINTS)
-    x = np.log10(np.maximum(np.interp(share, levels, values), GAP_FLOOR))
+    x = np.interp(np.linspace(0, 1, GAP_POINTS), levels, values)
+    if logarithmic:
+        x = np.log10(np.maximum(x, GAP_FLOOR))
     if x[0] == x[-1]:
         raise ConfigError("threshold: all validation scores are equal, there are no two clusters; give a ratio")
     # Within [0, 1], so that sums of squares of nearly equal scores do not drown in rounding.
@@ -31,7 +31,8 @@ def gap_threshold(levels: Sequence[float], values: Sequence[float]) -> float:
     spread = log_two.std() * np.sqrt(1 + 1 / GAP_REFERENCES)
     if gap_one >= gap_two - spread:
         raise ConfigError("threshold: the validation scores do not form two clusters; give a ratio or a number")
-    return float(10 ** ((x[at - 1] + x[at]) / 2))
+    middle = (x[at - 1] + x[at]) / 2
+    return float(10**middle if logarithmic else middle)
 
 
 def _dispersion(x: NDArray[np.float64]) -> tuple[float, float, int]:

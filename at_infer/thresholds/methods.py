@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from at_infer.thresholds.quantiles import ValidationScores, histogram
 from at_infer.thresholds.rates import check_positive
 from at_infer.thresholds.recorded import WHAT, check_written_by, kept_scores
 
-Method = Literal["ratio", "fixed", "gap", "spot", "incidents"]
+Method = Literal["ratio", "fixed", "gap", "gap-log", "spot", "incidents"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +178,9 @@ def _choices(known: ValidationScores, options: MethodOptions) -> Iterator[Choice
     if delta is not None:
         yield _choice(known, "fixed", f"delta = {delta:g}", lambda: delta, per_day)
     yield _choice(known, "gap", "gap statistic, two clusters", known.by_gap, per_day)
+    if options.method == "gap-log":  # only by name: its clusters are not the paper's
+        of_logarithms = partial(known.by_gap, logarithmic=True)
+        yield _choice(known, "gap-log", "gap statistic of logarithms, two clusters", of_logarithms, per_day)
 
     def spot() -> float:
         if per_day is None:

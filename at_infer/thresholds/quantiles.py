@@ -75,9 +75,9 @@ class ValidationScores:
             return ratio_threshold(self.scores, ratio)
         return quantile_threshold(self.levels, self.values, ratio)
 
-    def by_gap(self) -> float:
-        """The gap statistic of the paper's appendix."""
-        return gap_threshold(self.levels, self.values)
+    def by_gap(self, *, logarithmic: bool = False) -> float:
+        """The gap statistic of the paper's appendix, of scores or of their logarithms."""
+        return gap_threshold(self.levels, self.values, logarithmic=logarithmic)
 
     def by_peaks(self, rate: float) -> float:
         """Peaks over threshold, for a share of alarms on normal rows."""

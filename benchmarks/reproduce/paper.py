@@ -118,6 +118,24 @@ UCR: dict[str, Quoted] = {
 DELTA = {"smd": 0.1, "msl": 0.1, "swat": 0.1, "smap": 0.01, "psm": 0.01}
 """The fixed thresholds of the paper's appendix."""
 
+INTERVALS: dict[str, tuple[int, int, int]] = {
+    "smd": (140_925, 2, 754),
+    "msl": (11_537, 8, 119),
+    "swat": (98_849, 17, 134),
+    "smap": (26_732, 0, 305),
+    "psm": (26_223, 5, 269),
+}
+"""Validation scores up to a tenth of `DELTA`, up to `DELTA`, and above it (the paper's table of score intervals)."""
+
+ROWS: dict[str, tuple[int, int]] = {
+    "smd": (566_724, 141_681),
+    "psm": (105_984, 26_497),
+    "msl": (46_653, 11_664),
+    "smap": (108_146, 27_037),
+    "swat": (396_000, 99_000),
+}
+"""Training and validation rows."""
+
 RATIO = {"swat": 0.001, "smd": 0.005}
 """r of the main results; 1 % for all others."""
 

@@ -133,7 +133,8 @@ def test_scores_of_another_model_or_mode_are_refused(threshold: Any, tmp_path: P
 
 def test_two_clusters_give_a_gap(threshold: Any, tmp_path: Path) -> None:
     two = np.append(SCORES, 1e6 * SCORES[:20_000])
-    found = threshold("--method", "gap", of=write_model(tmp_path / "two.onnx", known(two)))["gap"]["threshold"]
+    model = write_model(tmp_path / "two.onnx", known(two))
+    found = threshold("--method", "gap-log", of=model)["gap-log"]["threshold"]
     assert SCORES.max() < found < 1e6 * SCORES[:20_000].min()
 
 

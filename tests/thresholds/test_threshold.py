@@ -11,6 +11,7 @@ from at_infer.errors import ConfigError, DataError
 from at_infer.thresholds.gap import gap_threshold
 from at_infer.thresholds.quantiles import QUANTILE_LEVELS, ValidationScores, quantiles
 from at_infer.thresholds.ratio import carried_threshold, quantile_threshold, ratio_threshold
+from benchmarks.reproduce import paper
 
 scores_of_any_kind = arrays(np.float32, st.integers(1, 200), elements=st.floats(0, 8, width=32).map(lambda x: round(x)))
 
@@ -95,23 +96,43 @@ def test_kept_quantiles_count_equal_scores_as_the_scores_themselves_do(scores: n
     assert kept.share_above(threshold) == pytest.approx(whole.share_above(threshold), abs=0.011)
 
 
+@pytest.mark.parametrize("dataset", paper.INTERVALS)
+def test_the_gap_statistic_finds_the_two_clusters_that_the_paper_counted(dataset: str) -> None:
+    delta, counts = paper.DELTA[dataset], paper.INTERVALS[dataset]
+    assert sum(counts) == paper.ROWS[dataset][1]
+    edges = [0.0, delta / 10, delta, 10 * delta]
+    middles = [np.full(count, (low + high) / 2) for count, low, high in zip(counts, edges, edges[1:], strict=False)]
+    printed = {"smd": 0.0053, "msl": 0.0102, "swat": 0.0014, "smap": 0.0112, "psm": 0.0101}[dataset]
+    found = gap_threshold(*kept(*middles))
+    assert delta < found < 5.5 * delta
+    assert np.mean(np.concatenate(middles) > found) == pytest.approx(printed, abs=1e-4)
+    for seed in range(5):  # scores anywhere in their intervals: the middle moves into the upper one
+        rng = np.random.default_rng(seed)
+        drawn = [rng.uniform(low, high, count) for count, low, high in zip(counts, edges, edges[1:], strict=False)]
+        found = gap_threshold(*kept(*drawn))
+        assert printed / 2 < np.mean(np.concatenate(drawn) > found) <= printed + 1e-4
+
+
+@pytest.mark.parametrize("logarithmic", [False, True])
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e4])
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
-def test_the_gap_statistic_finds_the_middle_between_two_clusters(scale: float, share: float) -> None:
+def test_the_gap_statistic_finds_the_middle_between_two_clusters(scale: float, share: float, logarithmic: bool) -> None:
     rng = np.random.default_rng(0)
-    low = scale * rng.lognormal(0.0, 0.5, int(20_000 * (1 - share)))
-    high = 1e5 * scale * rng.lognormal(0.0, 0.5, int(20_000 * share))
-    found = gap_threshold(*kept(low, high))
+    low, high = rng.normal(1, 0.1, int(20_000 * (1 - share))), rng.normal(6, 0.1, int(20_000 * share))
+    low, high = (scale * (10**part if logarithmic else part) for part in (low, high))
+    found = gap_threshold(*kept(low, high), logarithmic=logarithmic)
     assert low.max() < found < high.min()
 
 
 def test_scores_that_underflow_are_one_cluster_and_a_few_others_another() -> None:
     zeros, tiny, some = np.zeros(5000), np.full(5000, 1e-30), np.linspace(0.5, 2, 100)
-    assert 1e-12 < gap_threshold(*kept(zeros, tiny, some)) < 0.5
+    assert 1e-12 < gap_threshold(*kept(zeros, tiny, some), logarithmic=True) < 0.5
+    assert 1e-12 < gap_threshold(*kept(zeros, tiny, some)) < 1
 
 
-@pytest.mark.parametrize("kind", ["lognormal", "exponential", "chisquare", "uniform", "one outlier", "nearly equal"])
-def test_one_cluster_has_no_gap(kind: str) -> None:
+@pytest.mark.parametrize("logarithmic", [False, True])
+@pytest.mark.parametrize("kind", ["lognormal", "exponential", "chisquare", "uniform", "nearly equal"])
+def test_one_cluster_has_no_gap(kind: str, logarithmic: bool) -> None:
     rng = np.random.default_rng(0)
     n = 20_000
     scores = {
@@ -119,11 +140,17 @@ def test_one_cluster_has_no_gap(kind: str) -> None:
         "exponential": rng.exponential(size=n),
         "chisquare": rng.chisquare(3, size=n),
         "uniform": rng.uniform(1, 2, size=n),
-        "one outlier": np.append(rng.lognormal(size=n), 1e9),
         "nearly equal": 0.1 + 1e-4 * rng.uniform(size=n),
     }[kind]
     with pytest.raises(ConfigError, match="do not form two clusters; give a ratio"):
-        gap_threshold(*kept(scores))
+        gap_threshold(*kept(scores), logarithmic=logarithmic)
+
+
+def test_a_far_outlier_is_a_cluster_but_not_by_its_logarithm() -> None:
+    scores = np.append(np.random.default_rng(0).lognormal(size=20_000), 1e9)
+    assert 1e8 < gap_threshold(*kept(scores)) < 1e9
+    with pytest.raises(ConfigError, match="do not form two clusters"):
+        gap_threshold(*kept(scores), logarithmic=True)
 
 
 @pytest.mark.parametrize("value", [0.0, 1e-20, 0.1, 1e6])
