@@ -210,8 +210,8 @@ def _series_spans(table: Table) -> list[Span]:
 
 
 def _split(spans: list[Span], validation: float) -> tuple[list[Span], list[Span]]:
-    """The last share of each series is for validation."""
-    cuts = [end - int((end - first) * validation) for first, end in spans]
+    """The last share of each series is for validation, a part of a row counts for it, as in the paper."""
+    cuts = [first + int(round((end - first) * (1 - validation), 6)) for first, end in spans]  # not 6.99 of 7
     train = [(first, cut) for (first, _), cut in zip(spans, cuts, strict=True)]
     return train, [(cut, end) for (_, end), cut in zip(spans, cuts, strict=True)]
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from at_infer.config import Fill
 from at_infer.errors import ConfigError, DataError
+from benchmarks.reproduce import paper
 from tests.conftest import WriteParquet
 from training import data as data_module
 from training.data import DataConfig, TrainingData, load
@@ -65,7 +66,7 @@ def test_filling_equals_a_loop_over_cells(
 ) -> None:
     lengths, columns = gappy
     series = [i for i, length in enumerate(lengths) for _ in range(length)]
-    is_train = [row < length - length // 2 for length in lengths for row in range(length)]
+    is_train = [row < length // 2 for length in lengths for row in range(length)]
     path = tmp_path_factory.mktemp("gaps") / "x.parquet"
     pl.DataFrame({"s": series, "a": columns[0], "b": columns[1]}).write_parquet(path)
     expected = brute_force(columns, series, is_train, fill)
@@ -127,8 +128,9 @@ def test_windows_never_cross_a_change_of_series_nor_the_split(
     series = [i for i, length in enumerate(lengths) for _ in range(length)]
     path = tmp_path_factory.mktemp("series") / "x.parquet"
     pl.DataFrame({"s": series, "x": np.arange(float(len(series)))}).write_parquet(path)
-    is_train = [row < length - int(length * share) for length in lengths for row in range(length)]
-    longest = [max(n - int(n * share) for n in lengths), max(int(n * share) for n in lengths)]
+    kept = [int(round(n * (1 - share), 6)) for n in lengths]
+    is_train = [row < cut for length, cut in zip(lengths, kept, strict=True) for row in range(length)]
+    longest = [max(kept), max(n - cut for n, cut in zip(lengths, kept, strict=True))]
     if min(longest) < window:
         with pytest.raises(DataError, match="fewer than a window"):
             loaded(path, window=window, stride=stride, series_column="s", validation=share)
@@ -184,13 +186,25 @@ def test_rows_are_scaled_in_float32_and_held_once(write_parquet: WriteParquet) -
     assert data.train.starts.tolist() == list(range(71))
 
 
+@pytest.mark.parametrize(("train", "validation"), paper.ROWS.values(), ids=paper.ROWS)
+def test_the_split_has_the_row_counts_of_the_paper(train: int, validation: int) -> None:
+    (first,), (last,) = data_module._split([(0, train + validation)], 0.2)
+    assert (first, last) == ((0, train), (train, train + validation))
+
+
+@pytest.mark.parametrize("percent", range(1, 100))
+def test_a_share_in_whole_rows_is_not_off_by_rounding(percent: int) -> None:
+    (first,), _ = data_module._split([(7, 1007)], percent / 100)
+    assert first == (7, 1007 - 10 * percent)
+
+
 def test_validation_is_the_last_share_of_each_series(write_parquet: WriteParquet) -> None:
     path = write_parquet("x.parquet", s=["a"] * 50 + ["b"] * 25, x=np.arange(75.0))
     data = loaded(path, window=5, series_column="s")
     assert (data.train.rows, data.validation.rows) == (60, 15)
     assert data.validation.starts.tolist() == [40, 45, 70]
     data = loaded(path, window=5, series_column="s", validation=0.5)
-    assert data.validation.starts.tolist() == [25, 30, 35, 40, 45, 63, 68, 70]
+    assert data.validation.starts.tolist() == [25, 30, 35, 40, 45, 62, 67, 70]
 
 
 def test_validation_may_be_another_file_with_more_columns_in_another_order(write_parquet: WriteParquet) -> None:
