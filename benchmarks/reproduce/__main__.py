@@ -76,7 +76,7 @@ def keep(args: argparse.Namespace, dataset: str, found: dict[str, Any]) -> None:
     with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     for row in found["rows"]:
-        figures = ", ".join(f"{name} {value:g}" for name, value in row["figures"].items())
+        figures = ", ".join(f"{name} {value:g}" for name, value in (row["figures"] or {}).items()) or row["why"]
         print(f"{dataset} {row['variant']} {row.get('mode', '')}: {figures}", flush=True)
 
 

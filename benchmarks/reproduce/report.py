@@ -66,7 +66,7 @@ How to read it:
 - **Score modes**: `published` is the formula of the published code, `paper` that of the paper. Both stand for the
   paper's "association-based criterion".
 - **Size**: each table says at which size its networks were trained. `full` is the paper's, `short` the same network
-  with fewer epochs, `reduced` a smaller one.
+  with fewer epochs, `reduced` a smaller one. The paper's figures stand only beside networks of its size.
 """
 
 
@@ -115,8 +115,8 @@ def _glance_line(label: str, dataset: str, found: dict[str, Any]) -> list[str]:
     random, every = (found["chance"][name] for name in ("random", "every_nth"))
     cells = [one["pa_f1"] for one in (ours, random, every)]
     cells += [one[name] for name in ("f1", "vus_pr") for one in (ours, random)]
-    quoted = paper.f1("main", "Anomaly Transformer", "published", dataset)
-    return [label, _quoted(quoted), *(f"{cell:.1f}" for cell in cells)]
+    of_paper = quoted("main", "Anomaly Transformer", "published", dataset, found["size"])
+    return [label, _quoted(of_paper), *(f"{cell:.1f}" for cell in cells)]
 
 
 def _section(name: str, title: str, results: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -127,9 +127,9 @@ def _section(name: str, title: str, results: dict[str, dict[str, Any]]) -> Itera
     for dataset, found in datasets.items():
         yield f"### {title}: {NAMES.get(dataset, dataset)}\n\n{_setting(dataset, found)}"
         lines = [
-            [row["variant"], MODES[row["mode"]], _quoted(quoted), *_figures(row["figures"], row["spread"])]
+            [row["variant"], _score(row), _quoted(of_paper), *_figures(row["figures"], row["spread"])]
             for row in found["rows"]
-            for quoted in [paper.f1(name, row["variant"], row["mode"], dataset)]
+            for of_paper in [quoted(name, row["variant"], row["mode"], dataset, found["size"])]
         ]
         if name == "main":
             others = results.get("baselines", {}).get(dataset, {}).get("rows", [])
@@ -137,6 +137,19 @@ def _section(name: str, title: str, results: dict[str, dict[str, Any]]) -> Itera
             lines += _only_quoted({row["variant"] for row in others}, dataset)
         lines += _chance(found)
         yield _table(["", "score", "the paper's point-adjusted F1", *HEADINGS], lines)
+
+
+def quoted(table: str, variant: str, mode: str, dataset: str, size: str) -> float | None:
+    """The paper's figure, beside networks of the paper's size only."""
+    return paper.f1(table, variant, mode, dataset) if _of_paper_size(size) else None
+
+
+def _of_paper_size(size: str) -> bool:
+    return not size.startswith("reduced")
+
+
+def _score(row: dict[str, Any]) -> str:
+    return MODES[row["mode"]] + (f": {row['why']}" if row["figures"] is None else "")
 
 
 def _setting(dataset: str, found: dict[str, Any]) -> str:
@@ -188,13 +201,19 @@ def _contrast(datasets: dict[str, Any]) -> Iterator[str]:
         yield f"### Adjacent associations: {NAMES.get(dataset, dataset)}\n\n{_setting(dataset, found)}"
         lines = []
         for row in found["rows"]:
-            quoted = ["", "", ""]
-            if dataset in paper.DATASETS:
+            of_paper = ["", "", ""]
+            if dataset in paper.DATASETS and _of_paper_size(found["size"]):
                 abnormal, normal = paper.CONTRAST[row["variant"]][paper.DATASETS.index(dataset)]
-                quoted = [f"{abnormal:.2f}", f"{normal:.2f}", f"{abnormal / normal:.2f}"]
+                of_paper = [f"{abnormal:.2f}", f"{normal:.2f}", f"{abnormal / normal:.2f}"]
             ours = row["figures"]
             lines.append(
-                [row["variant"], *quoted, f"{ours['abnormal']:.3f}", f"{ours['normal']:.3f}", f"{ours['contrast']:.2f}"]
+                [
+                    row["variant"],
+                    *of_paper,
+                    f"{ours['abnormal']:.3f}",
+                    f"{ours['normal']:.3f}",
+                    f"{ours['contrast']:.2f}",
+                ]
             )
         yield _table(
             [
@@ -216,17 +235,8 @@ def _ucr(datasets: dict[str, Any]) -> Iterator[str]:
         f"{found['size']}; {_counted(len(found['seeds']), 'seed')}. r = {100 * found['ratio']:g} %. Precision and "
         "recall are means over the series and F1 joins them, as in the paper."
     )
-    of_paper = paper.UCR["Anomaly Transformer"].f1
-    quoted = {"published": of_paper, "paper": of_paper, "reconstruction": None}
-    lines = [
-        [row["variant"], MODES[row["mode"]], _quoted(quoted[row["mode"]]), *_figures(row["figures"], None)]
-        for row in found["rows"]
-    ]
-    lines += [
-        [name, "quoted, not run", _quoted(cell.f1), *([""] * len(COLUMNS))]
-        for name, cell in paper.UCR.items()
-        if name != "Anomaly Transformer"
-    ]
+    lines = [[row["variant"], MODES[row["mode"]], "", *_figures(row["figures"], None)] for row in found["rows"]]
+    lines += [[name, "quoted, not run", _quoted(cell.f1), *([""] * len(COLUMNS))] for name, cell in paper.UCR.items()]
     lines += _chance(found)
     yield _table(["", "score", "the paper's point-adjusted F1", *HEADINGS], lines)
 
@@ -248,7 +258,9 @@ def _not_run(results: dict[str, dict[str, Any]]) -> Iterator[str]:
         yield "## What was not run\n\n" + "\n".join(lines) + "\n"
 
 
-def _figures(figures: dict[str, float], spread: dict[str, float] | None) -> list[str]:
+def _figures(figures: dict[str, float] | None, spread: dict[str, float] | None) -> list[str]:
+    if figures is None:
+        return ["-"] * len(COLUMNS)
     return [f"{figures[name]:.1f}" + ("" if spread is None else f" ± {spread[name]:.1f}") for name in COLUMNS]
 
 

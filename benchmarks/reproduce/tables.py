@@ -19,7 +19,7 @@ from benchmarks.reproduce.outputs import Scored, scored
 from benchmarks.reproduce.sources import prepare, ucr_series
 from benchmarks.reproduce.trainings import SIZES, Training
 
-Line = Literal["ratio", "delta", "gap"]
+Line = Literal["ratio", "delta", "gap", "gap-log"]
 CRITERION: tuple[ScoreMode, ...] = ("published", "paper")
 STRATEGIES: tuple[ScoreMode, ...] = (*CRITERION, "reconstruction")
 OVERLAPPING = {"head_rule": "published", "stride": 10, "epochs": 1}  # the published code takes a window at every row
@@ -89,7 +89,12 @@ TABLES: dict[str, Table] = {
     "lambda": Table("Loss weight", tuple(Variant(f"lambda {n}", {"lambda_": float(n)}) for n in (0, 1, 2, 3, 4))),
     "threshold": Table(
         "Threshold by ratio, by fixed delta and by gap statistic, of one checkpoint",
-        (Variant("by r"), Variant("by delta", line="delta"), Variant("by gap", line="gap")),
+        (
+            Variant("by r"),
+            Variant("by delta", line="delta"),
+            Variant("by gap", line="gap"),
+            Variant("by gap of logarithms", line="gap-log"),
+        ),
     ),
 }
 CONTRASTS = tuple(variant._replace(modes=()) for variant in TABLES["strategy"].variants)
@@ -103,14 +108,13 @@ def run_table(name: str, dataset: str, size: str, seeds: Sequence[int], data: Pa
     for variant in TABLES[name].variants:
         of_seeds = [scored(training_of(variant, dataset, size, seed), folder, work) for seed in seeds]
         for mode in variant.modes:
-            found = [figures_of(one, variant, mode, truth, dataset) for one in of_seeds]
-            if any(one is None for one in found):
-                continue  # no such threshold for this data set or these scores
-            known = [one for one in found if one is not None]
-            rows.append(
-                {"variant": variant.label, "mode": mode, "figures": mean(known), "spread": spread(known)}
-                | {"changes": changes(variant, size)}
-            )
+            row = {"variant": label_of(variant, size), "mode": mode, "changes": changes(variant, size)}
+            try:
+                found = [figures_of(one, variant, mode, truth, dataset) for one in of_seeds]
+                rows.append(row | {"figures": mean(found), "spread": spread(found)})
+            except ConfigError as error:  # no such threshold for this data set or these scores: the table says why
+                why = str(error).removeprefix("threshold: ").partition(";")[0]
+                rows.append(row | {"figures": None, "spread": None, "why": why})
     return _entry(size, seeds, truth) | {"ratio": ratio, "chance": chance(truth, ratio), "rows": rows}
 
 
@@ -137,9 +141,7 @@ def run_ucr(names: Sequence[str], size: str, seeds: Sequence[int], data: Path, w
         for seed in seeds:
             one = scored(training_of(variant, f"ucr/{name}", size, seed), folder, work)
             for mode in STRATEGIES:
-                found = figures_of(one, variant, mode, truth, "ucr")
-                assert found is not None
-                of_series[mode].append(found)
+                of_series[mode].append(figures_of(one, variant, mode, truth, "ucr"))
         for kind, found in chance(truth, paper.ratio_of("ucr")).items():
             of_chance[kind].append(found)
     rows = [
@@ -170,23 +172,28 @@ def changes(variant: Variant, size: str) -> dict[str, Any]:
     return found
 
 
-def figures_of(one: Scored, variant: Variant, mode: ScoreMode, truth: Truth, dataset: str) -> Figures | None:
-    """Of one training; the threshold never sees a test row. None if there is no such threshold."""
+def label_of(variant: Variant, size: str) -> str:
+    """The width is the one that was trained."""
+    trained = changes(variant, size)
+    return f"width {trained['width']}" if "width" in trained else variant.label
+
+
+def figures_of(one: Scored, variant: Variant, mode: ScoreMode, truth: Truth, dataset: str) -> Figures:
+    """Of one training; the threshold never sees a test row."""
     validation, test = (part.scores(mode, one.training, variant.layer) for part in (one.validation, one.test))
     threshold = threshold_of(validation, variant.line, dataset)
-    return None if threshold is None else measure(test, test > np.float32(threshold), truth)
+    return measure(test, test > np.float32(threshold), truth)
 
 
-def threshold_of(validation: Floats, line: Line, dataset: str) -> float | None:
+def threshold_of(validation: Floats, line: Line, dataset: str) -> float:
     """From validation scores, or the paper's constant."""
     if line == "delta":
-        return paper.DELTA.get(dataset)
+        if dataset not in paper.DELTA:
+            raise ConfigError(f"threshold: the paper has no delta for {dataset}; choose another line")
+        return paper.DELTA[dataset]
     if line == "ratio":
         return ratio_threshold(validation, paper.ratio_of(dataset))
-    try:
-        return gap_threshold(QUANTILE_LEVELS, quantiles(validation))
-    except ConfigError:  # the scores do not form two clusters
-        return None
+    return gap_threshold(QUANTILE_LEVELS, quantiles(validation), logarithmic=line == "gap-log")
 
 
 def joined(of: Sequence[Figures]) -> Figures:

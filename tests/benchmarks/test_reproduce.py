@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from at_infer.datasets import generate
-from at_infer.errors import DataError, MissingExtraError
+from at_infer.errors import ConfigError, DataError, MissingExtraError
 from at_infer.thresholds.quantiles import quantiles
 from benchmarks.reproduce import __main__ as command
 from benchmarks.reproduce import baselines, paper, report, tables, trainings
@@ -185,6 +185,42 @@ def test_quoted_figures_are_consistent() -> None:
     assert paper.f1("main", "Anomaly Transformer", "paper", "asd") is None
 
 
+def test_widths_are_those_that_were_trained_and_stand_beside_the_paper_only_at_its_size() -> None:
+    widths = tables.TABLES["width"].variants
+    assert [tables.label_of(one, "full") for one in widths] == ["width 256", "width 512", "width 1024"]
+    assert [tables.label_of(one, "reduced") for one in widths] == [
+        f"width {n * TINY['width'] // 512}" for n in (256, 512, 1024)
+    ]  # type: ignore[operator]
+    for name, found in report.read_results(report.RESULTS).items():
+        for row in (row for of in found.values() for row in of["rows"]):
+            if name == "width":
+                assert row["variant"] == f"width {row['changes']['width']}"
+    page = report.DOCUMENT.read_text(encoding="utf-8")
+    assert all(f"| width {n} |" in page for n in (32, 64, 128))
+    assert "| width 256 |" not in page  # not trained
+
+
+def test_the_paper_is_quoted_beside_networks_of_its_size_only() -> None:
+    assert report.quoted("depth", "L = 3", "paper", "msl", "full: 512 wide, 3 layers") == 93.59
+    assert report.quoted("depth", "L = 3", "paper", "msl", "short: 512 wide, 3 layers") == 93.59
+    assert report.quoted("depth", "L = 3", "paper", "msl", "reduced: 64 wide, 3 layers") is None
+
+
+def test_a_threshold_that_could_not_be_found_says_so_in_the_table() -> None:
+    results = report.read_results(report.RESULTS)
+    row = {
+        "variant": "by gap",
+        "mode": "paper",
+        "changes": {},
+        "figures": None,
+        "spread": None,
+        "why": "no two clusters",
+    }
+    rows = [*results["threshold"]["msl"]["rows"], row]
+    found = report.document({"threshold": {"msl": results["threshold"]["msl"] | {"rows": rows}}})
+    assert "| by gap | paper: softmax(-AssDis) x error: no two clusters |  | - | - | - | - | - |" in found
+
+
 def test_every_quoted_variant_is_one_of_ours() -> None:
     for name, quoted in paper.F1.items():
         ours = {variant.label for variant in tables.TABLES[name].variants}
@@ -255,10 +291,13 @@ def test_thresholds_are_of_validation_scores_only() -> None:
     assert tables.threshold_of(scores, "ratio", "msl") == pytest.approx(0.99, abs=2e-3)
     assert tables.threshold_of(scores, "ratio", "smd") == pytest.approx(0.995, abs=2e-3)
     assert tables.threshold_of(scores, "delta", "smap") == 0.01
-    assert tables.threshold_of(scores, "delta", "asd") is None
-    assert tables.threshold_of(np.zeros(100, np.float32), "gap", "msl") is None
+    with pytest.raises(ConfigError, match="the paper has no delta for asd"):
+        tables.threshold_of(scores, "delta", "asd")
+    with pytest.raises(ConfigError, match="no two clusters"):
+        tables.threshold_of(np.zeros(100, np.float32), "gap", "msl")
     clusters = np.concatenate([np.full(900, 1e-4), np.full(100, 1.0)]).astype(np.float32)
-    assert tables.threshold_of(clusters, "gap", "msl") == pytest.approx(1e-2, rel=0.5)
+    assert tables.threshold_of(clusters, "gap", "msl") == pytest.approx(0.5, rel=0.1)
+    assert tables.threshold_of(clusters, "gap-log", "msl") == pytest.approx(1e-2, rel=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -324,7 +363,8 @@ def test_commands_write_results_and_a_report(
     run(monkeypatch, "report", "--results", results, "--out", page)
     text = page.read_text(encoding="utf-8")
     assert "### Main results: MSL" in text
-    assert "| 93.6 |" in text  # the paper's
+    assert "| 93.6 |" not in text  # the paper's, of networks of its size
+    assert "| THOC | quoted, not run | 89.7 |" in text
     assert "| THOC | quoted, not run | 89.7 |" in text
     assert "| PCA | its own |" in text
     assert "*an alarm on every 100th row*" in text
