@@ -1,27 +1,35 @@
-"""Score Parquet files with an exported Anomaly Transformer: numpy, polars and an engine, no torch.
+"""Find anomalies in time series with an Anomaly Transformer: tables and Parquet files in, scores out.
 
->>> from at_infer import score_file
->>> summary = score_file("data.parquet", "model.onnx", "scores.parquet")   # doctest: +SKIP
+>>> import at_infer as ai
+>>> with ai.Scorer("model.onnx") as scorer:                                    # doctest: +SKIP
+...     result = scorer.score(frame)            # polars, pandas, pyarrow, DuckDB: by column name
+>>> summary = ai.score_file("data.parquet", "model.onnx", "scores.parquet")    # doctest: +SKIP
 
-`Scorer` does the same for rows in memory, `StreamScorer` for rows as they come, `open_engine` for windows.
+`StreamScorer` scores rows as they come, `open_engine` runs windows.
 """
 
-from typing import TYPE_CHECKING, Any
+import typing as _typing
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
+    from at_infer.api.result import Result as Result
+    from at_infer.api.scorer import Scorer as Scorer
     from at_infer.engines import open_engine as open_engine
+    from at_infer.errors import AtInferError as AtInferError
+    from at_infer.incidents.incident import Incident as Incident
     from at_infer.live.scorer import StreamScorer as StreamScorer
     from at_infer.scoring.options import EngineOptions as EngineOptions
     from at_infer.scoring.options import InputOptions as InputOptions
     from at_infer.scoring.options import ScoreOptions as ScoreOptions
     from at_infer.scoring.score_file import Summary as Summary
     from at_infer.scoring.score_file import score_file as score_file
-    from at_infer.scoring.scorer import Scorer as Scorer
 
 __version__ = "0.1.0"
 __all__ = [
+    "AtInferError",
     "EngineOptions",
+    "Incident",
     "InputOptions",
+    "Result",
     "ScoreOptions",
     "Scorer",
     "StreamScorer",
@@ -32,10 +40,13 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AtInferError": "at_infer.errors",
+    "Incident": "at_infer.incidents.incident",
+    "Result": "at_infer.api.result",
     "open_engine": "at_infer.engines",
     "score_file": "at_infer.scoring.score_file",
     "Summary": "at_infer.scoring.score_file",
-    "Scorer": "at_infer.scoring.scorer",
+    "Scorer": "at_infer.api.scorer",
     "ScoreOptions": "at_infer.scoring.options",
     "InputOptions": "at_infer.scoring.options",
     "EngineOptions": "at_infer.scoring.options",
@@ -43,10 +54,15 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     """Load the public API when it is asked for: `at-infer --help` needs none of it."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Exactly the public names."""
+    return __all__

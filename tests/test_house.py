@@ -21,6 +21,7 @@ FLOORS = (
     ("report",),
     ("measure",),
     ("datasets",),
+    ("api",),
     ("cli",),
 )
 FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names}

@@ -127,8 +127,16 @@ class Scorer:
         A model with a season needs their times: datetime, numpy.datetime64 or ISO 8601 texts; so do gaps in time,
         which begin the series anew, and which numbers tell as well if the training data had them.
         """
+        found = self.score_channels(rows, times)[:, 0]
+        return Scores(found, self.verdict(found))
+
+    def score_channels(self, rows: ArrayLike, times: Sequence[Any] | NDArray[Any] | None = None) -> Floats:
+        """The same as the scoring core gives it (n,C): the score, and what explains it if that was asked for."""
         with np.errstate(over="ignore"):  # what is too large is found below
-            values = np.array(rows, np.float32, ndmin=2)
+            try:
+                values = np.array(rows, np.float32, ndmin=2)
+            except (TypeError, ValueError) as error:
+                raise DataError(f"rows: are not numbers ({error}); give an array, or a table with names") from None
         features = self.metadata.model.features
         if values.ndim != 2 or values.shape[1] != features:
             raise DataError(f"rows: have shape {list(values.shape)}, the model takes (n, {features})")
@@ -139,8 +147,8 @@ class Scorer:
         core.push(series, values, times=None if times is None else self._known_times(times))
         core.end(series)
         core.flush()
-        found = np.concatenate([np.empty(0, np.float32), *(part.channels[:, 0] for part in core.take())])
-        return Scores(found, self.verdict(found))
+        nothing = np.empty((0, core.settings.channels), np.float32)
+        return np.concatenate([nothing, *(part.channels for part in core.take())])
 
     def _known_times(self, times: Sequence[Any] | NDArray[Any]) -> Times | None:
         """As the season and gaps need them."""

@@ -1,6 +1,6 @@
 """Input of scoring: rows of any number of files, chunk by chunk, with what is carried through."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -63,22 +63,16 @@ class RowStream:
 
     def __init__(
         self,
-        source: str,
+        source: str | InputFile,
         columns: Columns,
     ) -> None:
-        self.source, self.columns = source, columns
+        files = [source] if isinstance(source, InputFile) else open_source(source, columns)
+        self.source, self.columns = str(source.path) if isinstance(source, InputFile) else source, columns
         self.dropped_rows = 0
         """Left out of the chunks so far, because their times do not rise."""
-        with reading(source):
-            paths = source_files(source)
-        if columns.series_per_file and isinstance(paths[0], str):
-            raise DataError(f"{source}: series_per_file=True takes local files only; a URL is read as one series")
-        # Of a URL polars knows whether it is a folder; a file that was named itself is taken as it is.
-        hive = None if isinstance(paths[0], str) else Path(source) not in paths
-        files = [InputFile.open(path, hive=hive) for path in paths]
         self.rows = sum(file.rows for file in files)
         if self.rows == 0:
-            raise DataError(f"{source}: has no rows")
+            raise DataError(f"{self.source}: has no rows")
         # Columns of a file without rows may have any type; it matters only as a series of its own.
         self.files = [file for file in files if file.rows or columns.series_per_file]
         full = [file for file in files if file.rows]
@@ -123,12 +117,12 @@ class RowStream:
             return None
         return read_times(chunk.carried[self.columns.time_column], self.clock, chunk.file)
 
-    def chunks(self) -> Iterator[Chunk]:
-        """All rows, in order of the files and of the rows in them."""
+    def chunks(self, files: Iterable[InputFile] | None = None) -> Iterator[Chunk]:
+        """All rows, in order of the files and of the rows in them; or those of other files, which come one by one."""
         done, columns = 0, self.columns
         order = SeriesAndTime(columns.time_column, columns.series_column, columns.on_bad_time)
         self.dropped_rows = 0
-        for number, file in enumerate(self.files):
+        for number, file in enumerate(self.files if files is None else files):
             if columns.series_per_file:
                 order = SeriesAndTime(columns.time_column, columns.series_column, columns.on_bad_time)
             order.enter(str(file.path), done)
@@ -157,6 +151,17 @@ class RowStream:
             chunk = Chunk(str(file.path), first, values, carried, starts, times)
             self.dropped_rows += len(left_out)
             yield from chunk.without(left_out) if left_out else (chunk,)
+
+
+def open_source(source: str, columns: Columns) -> list[InputFile]:
+    """The files behind a name; folders named key=value become columns."""
+    with reading(source):
+        paths = source_files(source)
+    if columns.series_per_file and isinstance(paths[0], str):
+        raise DataError(f"{source}: series_per_file=True takes local files only; a URL is read as one series")
+    # Of a URL polars knows whether it is a folder; a file that was named itself is taken as it is.
+    hive = None if isinstance(paths[0], str) else Path(source) not in paths
+    return [InputFile.open(path, hive=hive) for path in paths]
 
 
 def check_columns(file: InputFile, head: InputFile, columns: Columns) -> None:

@@ -1,0 +1,1 @@
+"""The Python API: tables in memory in, the same tables with scores out."""

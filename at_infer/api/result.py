@@ -1,0 +1,47 @@
+"""What scoring a table gives: its rows with scores and verdicts, and the incidents in them."""
+
+from functools import cached_property
+from typing import Any, Self
+
+from at_infer.incidents.incident import Incident
+from at_infer.scoring.columns import scored_columns
+from at_infer.scoring.scorer import Scorer, Scores
+from at_infer.scoring.windows import Floats
+from at_infer.tables.frames import Frame, give_back
+
+
+class Result(Scores):
+    """Scores of rows: unpacks to `score` and `is_anomaly`, one entry per row.
+
+    >>> result = scorer.score(frame)                       # doctest: +SKIP
+    >>> result.table                                       # the frame with score and is_anomaly  # doctest: +SKIP
+    >>> score, is_anomaly = result                         # doctest: +SKIP
+    """
+
+    columns: dict[str, Any]
+    """Columns that `at-infer score` would write, as arrays: score, is_anomaly, and top_feature if asked for."""
+    threshold: float
+    """A row with a higher score is anomalous."""
+    incidents: list[Incident]
+    """Anomalous rows that belong together, in order of their ends."""
+    _given: object
+    _frame: Frame
+
+    @classmethod
+    def of(cls, scorer: Scorer, channels: Floats, incidents: list[Incident], given: object, frame: Frame) -> Self:
+        """From what the scoring core says of the rows (n,C)."""
+        columns = scored_columns(scorer, channels)
+        result = cls(columns["score"], columns["is_anomaly"])
+        result.columns, result.threshold, result.incidents = columns, scorer.threshold, incidents
+        result._given, result._frame = given, frame
+        return result
+
+    @cached_property
+    def table(self) -> Any:
+        """What came in with the columns of the scores: pandas and pyarrow as such, anything else as polars."""
+        return give_back(self._given, self._frame, self.columns)
+
+    def __repr__(self) -> str:
+        rows, anomalies = len(self.score), int(self.is_anomaly.sum())
+        found = f"{anomalies} anomalous in {len(self.incidents)} incidents"
+        return f"<Result: {rows} rows, {found}, threshold {self.threshold:.4g}>"

@@ -1,0 +1,228 @@
+"""Scorer: an engine that scores tables in memory by column name, and arrays."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from at_infer.api.result import Result
+from at_infer.errors import ConfigError
+from at_infer.incidents.defaults import rules_of_scorer
+from at_infer.incidents.incident import Incident
+from at_infer.incidents.tracker import Event, IncidentTracker
+from at_infer.live.incidents import evidence
+from at_infer.models.fusion import LABELS
+from at_infer.scoring import scorer as scoring
+from at_infer.scoring.options import InputOptions
+from at_infer.scoring.series import SeriesState
+from at_infer.scoring.windows import Floats
+from at_infer.tables.columns import Columns
+from at_infer.tables.files import InputFile
+from at_infer.tables.frames import ArrowTable, Frame, as_file, is_table, read_frame
+from at_infer.tables.parts import CarriedRows
+from at_infer.tables.row_stream import Chunk, RowStream, check_columns
+
+
+class Scorer(scoring.Scorer):
+    """Scores tables and arrays in memory, with the scores that `score_file` writes for the same rows. No torch.
+
+    >>> import polars as pl
+    >>> from at_infer import Scorer
+    >>> frame = pl.read_parquet("data.parquet")
+    >>> with Scorer("model.onnx") as scorer:
+    ...     result = scorer.score(frame)
+    >>> result.table.columns[-2:]
+    ['score', 'is_anomaly']
+
+    One thread may use it at a time; open one for each thread.
+    """
+
+    def score(
+        self,
+        rows: ArrowTable | ArrayLike,
+        times: Sequence[Any] | NDArray[Any] | None = None,
+        *,
+        time: str | None = None,
+        series: str | None = None,
+        no_time: bool = False,
+        one_series: bool = False,
+    ) -> Result:
+        """Scores, verdicts and incidents of a table, or of one series of rows (n,F) as an array.
+
+        A table is anything with an Arrow C stream: polars, pandas, pyarrow, DuckDB. Its columns are found by name, in
+        any order, and others are left alone. `time` and `series` name columns if they are called otherwise than in the
+        training data; `no_time` and `one_series` say that there are none. The index of a pandas frame counts as a
+        column of its name.
+
+        An array has the columns of the model in their order; a model with a season needs `times` of its rows:
+        datetime, numpy.datetime64 or ISO 8601 texts.
+        """
+        if not is_table(rows):
+            if time is not None or series is not None:
+                raise ConfigError("time and series: an array has no names of columns; give a table, or `times`")
+            return self._score_array(rows, times)  # type: ignore[arg-type]
+        if times is not None:
+            raise ConfigError("times: are for arrays; name the column of a table with time=...")
+        chosen = InputOptions(time_column=time, series_column=series, no_time=no_time, one_series=one_series)
+        columns = chosen.columns(self.metadata, self.options.max_gap, mask=self.masks)
+        frame = read_frame(rows, _names(columns))
+        stream = RowStream(as_file(frame), columns)
+        run = _Run(self, columns, self.batch_size_for(stream.rows))
+        for chunk in stream.chunks():
+            run.add(chunk)
+        run.end()
+        channels, incidents = run.take(stream.rows)
+        return Result.of(self, channels, incidents, rows, frame)
+
+    def stream(
+        self,
+        batches: Iterable[ArrowTable],
+        *,
+        time: str | None = None,
+        series: str | None = None,
+        no_time: bool = False,
+        one_series: bool = False,
+    ) -> Iterator[Result]:
+        """Scores of tables that follow each other, such as record batches: one result per table that has rows.
+
+        The rows get the scores they would have in one table, so a result comes when the rows that its last scores
+        depend on have come. Its incidents are those that end in it. Memory does not grow with the tables.
+
+        >>> with Scorer("model.onnx") as scorer:
+        ...     results = list(scorer.stream(frame.iter_slices(1000)))
+        """
+        chosen = InputOptions(time_column=time, series_column=series, no_time=no_time, one_series=one_series)
+        columns = chosen.columns(self.metadata, self.options.max_gap, mask=self.masks)
+        run = _Run(self, columns, self.batch_size_for(0))
+        waiting: deque[_Batch] = deque()
+
+        def files() -> Iterator[InputFile]:
+            for number, given in enumerate(batches):
+                frame = read_frame(given, _names(columns))
+                if not frame.height:
+                    continue
+                waiting.append(_Batch(given, frame))
+                yield as_file(frame, f"table {number}")
+
+        def finished() -> Iterator[Result]:
+            while waiting and run.ready >= waiting[0].frame.height:
+                given, frame = waiting.popleft()
+                yield Result.of(self, *run.take(frame.height), given, frame)
+
+        rest = files()
+        for head in rest:
+            for chunk in RowStream(head, columns).chunks(_checked(head, rest, columns)):
+                run.add(chunk)
+                yield from finished()
+        run.end()
+        yield from finished()
+
+    def _score_array(self, rows: ArrayLike, times: Sequence[Any] | NDArray[Any] | None) -> Result:
+        channels = self.score_channels(rows, times)
+        tracker = _tracker(self, "")
+        events = _track(self, tracker, channels, times) + tracker.end()
+        return Result.of(self, channels, _closed(events), None, Frame())
+
+
+class _Batch(NamedTuple):
+    given: object
+    frame: Frame
+
+
+class _Run:
+    """Chunks of rows in, channels and incidents of as many rows as are asked for out."""
+
+    def __init__(self, scorer: scoring.Scorer, columns: Columns, batch_size: int) -> None:
+        self.scorer, self.key = scorer, columns.time_column or ("row" if not columns.keys else None)
+        self.core = scorer.rows(batch_size)
+        self.series: SeriesState | None = None
+        self.carried = CarriedRows()
+        self.channels: list[Floats] = []
+        self.ready = 0
+        """Rows whose scores are final and were not taken."""
+        self.starts: deque[tuple[int, str]] = deque()
+        """Where series begin, as far as they were not taken."""
+        self.came = self.taken = 0
+        self.ended = False
+        self.tracker = _tracker(scorer, "")
+
+    def add(self, chunk: Chunk) -> None:
+        """The next rows, of any number of series."""
+        self.carried.push(chunk.carried)
+        for first, end, name in chunk.runs():
+            if name is not None:
+                if self.series is not None:
+                    self.core.end(self.series)
+                self.series = self.core.start(name)
+                self.starts.append((self.came + first, name))
+            assert self.series is not None
+            times = None if chunk.times is None else chunk.times[first:end]
+            self.core.push(self.series, chunk.values[first:end], chunk.file, chunk.file_row + first, times)
+        self.came += len(chunk.values)
+        self._collect()
+
+    def end(self) -> None:
+        """No more rows come."""
+        if self.series is not None:
+            self.core.end(self.series)
+        self.core.flush()
+        self.ended = True
+        self._collect()
+
+    def take(self, count: int) -> tuple[Floats, list[Incident]]:
+        """Rows that are ready, and the incidents that end in them."""
+        found = np.concatenate(self.channels)
+        self.channels, channels = [found[count:]], found[:count]
+        self.ready -= count
+        keys = self.carried.take(count)
+        times = None if self.key is None else keys[self.key]
+        events: list[Event] = []
+        at = 0
+        while at < count:
+            if self.starts and self.starts[0][0] == self.taken + at:
+                events += self.tracker.end()
+                self.tracker = _tracker(self.scorer, self.starts.popleft()[1])
+            end = min(count, self.starts[0][0] - self.taken) if self.starts else count
+            events += _track(self.scorer, self.tracker, channels[at:end], None if times is None else times[at:end])
+            at = end
+        self.taken += count
+        if self.ended and not self.ready:
+            events += self.tracker.end()
+        return channels, _closed(events)
+
+    def _collect(self) -> None:
+        for rows in self.core.take():
+            self.channels.append(rows.channels)
+            self.ready += len(rows.channels)
+
+
+def _checked(head: InputFile, rest: Iterable[InputFile], columns: Columns) -> Iterator[InputFile]:
+    yield head
+    for file in rest:
+        check_columns(file, head, columns)
+        yield file
+
+
+def _names(columns: Columns) -> list[str]:
+    return [*columns.features, *columns.keys]
+
+
+def _tracker(scorer: scoring.Scorer, series: str) -> IncidentTracker:
+    return IncidentTracker(
+        rules_of_scorer(scorer),
+        model=scorer.metadata.checkpoint_sha256,
+        series=series,
+        features=scorer.metadata.columns,
+        views=LABELS if scorer.config.mode == "fusion" else (),
+    )
+
+
+def _track(scorer: scoring.Scorer, tracker: IncidentTracker, channels: Floats, times: Any) -> list[Event]:
+    onset = channels[:, -1] if scorer.has_onset else None
+    return tracker.add(channels[:, 0], times, onset=onset, evidence=evidence(scorer, channels))
+
+
+def _closed(events: list[Event]) -> list[Incident]:
+    return [event.incident for event in events if event.kind == "closed"]
