@@ -5,12 +5,13 @@
 ...     result = scorer.score(frame)            # polars, pandas, pyarrow, DuckDB: by column name
 >>> summary = ai.score_file("data.parquet", "model.onnx", "scores.parquet")    # doctest: +SKIP
 
-`StreamScorer` scores rows as they come, `open_engine` runs windows.
+`Detector` trains (with torch), `StreamScorer` scores rows as they come, `open_engine` runs windows.
 """
 
 import typing as _typing
 
 if _typing.TYPE_CHECKING:
+    from at_infer.api.detector import Detector as Detector
     from at_infer.api.result import Result as Result
     from at_infer.api.scorer import Scorer as Scorer
     from at_infer.engines import open_engine as open_engine
@@ -26,6 +27,7 @@ if _typing.TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "AtInferError",
+    "Detector",
     "EngineOptions",
     "Incident",
     "InputOptions",
@@ -41,6 +43,7 @@ __all__ = [
 
 _HOMES = {
     "AtInferError": "at_infer.errors",
+    "Detector": "at_infer.api.detector",
     "Incident": "at_infer.incidents.incident",
     "Result": "at_infer.api.result",
     "open_engine": "at_infer.engines",

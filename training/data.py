@@ -13,6 +13,7 @@ from at_infer.models.season import Season
 from at_infer.models.spacing import Spacing, check_max_gap
 from at_infer.scoring.windows import Starts, window_starts
 from at_infer.tables import Table, read_table, rising_columns
+from at_infer.tables.files import InputFile
 from training.season import choose_season, subtract_season
 from training.spacing import cut_at_gaps, describe_step, learn_spacing
 
@@ -26,8 +27,8 @@ BLOCK_CELLS = 1 << 18  # cells looked at together, so that float64 copies and ma
 class DataConfig:
     """What to read and how to split it."""
 
-    source: str
-    """File, folder or glob."""
+    source: str | InputFile
+    """File, folder or glob; or a table in memory."""
     columns: list[str] | None = None
     """Features, in order; None: every numeric column."""
     exclude: tuple[str, ...] = ()
@@ -36,8 +37,8 @@ class DataConfig:
     """Checked to rise within each series."""
     series_column: str | None = None
     """Windows never cross a change of its value."""
-    validation: float | str = 0.2
-    """Share at the end of each series, or another file."""
+    validation: float | str | InputFile = 0.2
+    """Share at the end of each series, or another file or table."""
     fill: Fill = "error"
     """Missing values: refuse, repeat the last known value, or the mean of the training part."""
     season: SeasonChoice = "auto"
@@ -49,7 +50,7 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         check_max_gap(self.max_gap)
-        if not isinstance(self.validation, str) and not 0 < self.validation < 1:
+        if not isinstance(self.validation, str | InputFile) and not 0 < self.validation < 1:
             raise ConfigError(f"validation: {self.validation:g} is not a share between 0 and 1")
 
 
@@ -108,7 +109,7 @@ class TrainingData:
 def load(config: DataConfig, *, window: int, stride: int | None = None) -> TrainingData:
     """Read, check, split, fill, scale. The rows are held once, as float32."""
     table = _read(config, config.source, config.columns)
-    if isinstance(config.validation, str):
+    if isinstance(config.validation, str | InputFile):
         other = _read(config, config.validation, table.columns)
         train_spans, validation_spans = _series_spans(table), _series_spans(other)
     else:
@@ -168,7 +169,7 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
     )
 
 
-def _read(config: DataConfig, source: str, columns: list[str] | None) -> Table:
+def _read(config: DataConfig, source: str | InputFile, columns: list[str] | None) -> Table:
     table = read_table(
         source,
         columns=columns,
@@ -177,7 +178,7 @@ def _read(config: DataConfig, source: str, columns: list[str] | None) -> Table:
         series_column=config.series_column,
         clock=True,
     )
-    first = 0
+    source, first = table.source, 0
     for block in _blocks(table.values, [(0, len(table.values))]):
         if np.isinf(block).any():
             row, column = np.argwhere(np.isinf(block))[0]

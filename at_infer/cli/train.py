@@ -8,7 +8,6 @@ import typer
 
 from at_infer.cli.scoring_options import number_of_steps
 from at_infer.cli.terminal import say
-from at_infer.cli.training_options import NetworkOptions, TrainingOptions, preset_name
 from at_infer.config import (
     PRESETS,
     Distance,
@@ -29,6 +28,7 @@ from at_infer.config import (
 from at_infer.errors import MissingExtraError
 from at_infer.output import check_writable
 from at_infer.threads import check_threads, let_threads_sleep
+from at_infer.training_options import NetworkOptions, TrainingOptions, preset_name
 
 DATA, MODEL, TRAINING, SCORE, RUN = "Data", "Model", "Training", "Score and threshold", "Run"
 DEFAULT = TrainConfig()

@@ -55,7 +55,7 @@ class Footer:
 
 
 def read_table(
-    source: str,
+    source: str | InputFile,
     *,
     columns: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
@@ -68,9 +68,11 @@ def read_table(
     Features are `columns`, or every numeric column that is not excluded and is neither time nor series. Time
     must rise within each series, and the rows of a series must be together. With `clock`, times are kept.
     """
-    with reading(source):
-        paths = source_files(source)
-    files = [file for file in map(InputFile.open, paths) if file.rows]
+    given, source = source, source if isinstance(source, str) else str(source.path)
+    if isinstance(given, str):
+        with reading(given):
+            paths = source_files(given)
+    files = [file for file in (map(InputFile.open, paths) if isinstance(given, str) else [given]) if file.rows]
     if not files:
         raise DataError(f"{source}: has no rows")
     keys = [key for key in (time_column, series_column) if key is not None]

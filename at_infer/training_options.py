@@ -1,4 +1,4 @@
-"""Network and training as said on the command line; the rest is that of a preset or of a checkpoint."""
+"""Network and training as a caller says them; the rest is that of a preset or of a checkpoint."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -42,8 +42,7 @@ class NetworkOptions:
     def refuse(self, source: str) -> None:
         """The network of a checkpoint is what it is."""
         for name in _said(self):
-            option = name.replace("_", "-")
-            raise ConfigError(f"--{option}: the network is that of {source}; leave --{option} or --from out")
+            raise ConfigError(f"`{name}`: the network is that of {source}; leave `{name}` or `from_` out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +77,9 @@ class TrainingOptions:
 def preset_name(text: str) -> str:
     """The name of a preset, or an error that says what to do."""
     if text == "small":
-        raise ConfigError("--preset: small is gone; leave --preset out: the default is as small and trained longer")
+        raise ConfigError("`preset`: small is gone; leave `preset` out: the default is as small and trained longer")
     if text not in PRESETS:
-        raise ConfigError(f"--preset: {text!r} is not one of {', '.join(PRESETS)}")
+        raise ConfigError(f"`preset`: {text!r} is not one of {', '.join(PRESETS)}")
     return text
 
 
