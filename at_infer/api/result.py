@@ -13,9 +13,11 @@ from at_infer.tables.frames import Frame, give_back
 class Result(Scores):
     """Scores of rows: unpacks to `score` and `is_anomaly`, one entry per row.
 
-    >>> result = scorer.score(frame)                       # doctest: +SKIP
-    >>> result.table                                       # the frame with score and is_anomaly  # doctest: +SKIP
-    >>> score, is_anomaly = result                         # doctest: +SKIP
+    >>> with Scorer("model.onnx") as scorer:
+    ...     result = scorer.score(frame)
+    >>> result.table.height == frame.height
+    True
+    >>> score, is_anomaly = result
     """
 
     columns: dict[str, Any]

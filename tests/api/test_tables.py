@@ -1,5 +1,6 @@
 """Tables in memory are scored by name, as files are, whatever library made them."""
 
+import json
 import pickle
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -229,6 +230,21 @@ def test_incidents_have_times_series_and_causes(edited: Edit) -> None:
     assert all(one.begin_row <= 64 and one.end_row >= 60 for one in found)
     assert found[0].begin == (BEGIN + timedelta(minutes=found[0].begin_row)).isoformat()
     assert found[0].causes[0].feature == "f00"
+
+
+def test_incidents_are_those_that_the_command_writes(edited: Edit, run_cli: Any, tmp_path: Path) -> None:
+    frame, engine = machines(100, 100), edited(**KEYS)
+    frame = frame.with_columns(f01=pl.when(pl.col("ts").dt.minute() == 30).then(1e3).otherwise("f01"))
+    frame.write_parquet(tmp_path / "data.parquet")
+    words = ("--engine", engine, "-o", tmp_path / "scores.parquet", "--incidents", tmp_path / "found.jsonl")
+    assert run_cli("score", tmp_path / "data.parquet", *words).code == 0
+    written = [json.loads(line) for line in (tmp_path / "found.jsonl").read_text().splitlines()]
+    with Scorer(engine, ScoreOptions(explain="top")) as scorer:
+        found = [json.loads(json.dumps(one.as_json())) for one in scorer.score(frame).incidents]
+    assert len(found) >= 2
+    for one in [*written, *found]:
+        del one["causes"]  # of the top feature of each row in a file, of all features here
+    assert found == written
 
 
 def test_dir_shows_exactly_the_public_names() -> None:

@@ -56,8 +56,13 @@ def ray_job(script: Path, folder: Path, models: Path) -> None:
     assert (folder / "scores.html").is_file()
 
 
+def tsb_ad(script: Path, folder: Path, models: Path) -> None:
+    assert "highest score in row" in run_example(sys.executable, script, "--max-steps", 5)
+
+
 RUNS: dict[str, Callable[[Path, Path, Path], None]] = {
     "walk_through.py": walk_through,
+    "tsb_ad.py": tsb_ad,
     "migrate_published.sh": migrate_published,
     "triton.sh": triton,
     "ray_job.sh": ray_job,
