@@ -8,7 +8,7 @@ from at_infer.errors import ConfigError
 from at_infer.untrusted import typed_fields
 
 Prior = Literal["gaussian", "gaussian-fixed", "power-law"]
-HeadRule = Literal["paper", "published"]
+HeadRule = Literal["paper", "published", "exact"]
 Distance = Literal["kl", "js", "wasserstein", "cross-entropy", "l2"]
 ScoreMode = Literal[
     "fusion", "paper", "published", "reconstruction", "centred", "calibrated", "discrepancy", "addition"
@@ -101,7 +101,8 @@ class DiscrepancyConfig(Config):
     """How prior and series associations are compared."""
 
     head_rule: HeadRule = "paper"
-    """`paper`: heads averaged, then compared (Algorithm 2). `published`: compared per head, then averaged."""
+    """`paper`: heads averaged, then compared (Algorithm 2). `published`: compared per head, then averaged. `exact`: as
+    `paper`, but with the logarithm of the prior as it is, however small the prior; for distance `kl`."""
     distance: Distance = "kl"
     """`kl` is the symmetrised Kullback-Leibler divergence of equation 3; the others are the paper's ablation."""
     layer: int | None = None
@@ -110,6 +111,8 @@ class DiscrepancyConfig(Config):
     def __post_init__(self) -> None:
         self._choice("head_rule", HeadRule)
         self._choice("distance", Distance)
+        if self.head_rule == "exact" and self.distance != "kl":
+            raise ConfigError(f"head rule: exact is for distance kl, not {self.distance}; choose paper or published")
         if self.layer is not None:
             self._at_least("layer", 0)
 
@@ -193,8 +196,14 @@ def check_temperature(mode: ScoreMode, temperature: float | None) -> None:
 
 def head_rule(mode: ScoreMode, discrepancy: DiscrepancyConfig) -> HeadRule:
     """Mode `paper` always averages the heads first, mode `published` never; the others follow the training."""
-    fixed: dict[ScoreMode, HeadRule] = {"paper": "paper", "published": "published"}
+    averaged, per_head = head_rules(discrepancy)
+    fixed: dict[ScoreMode, HeadRule] = {"paper": averaged, "published": per_head}
     return fixed.get(mode, discrepancy.head_rule)
+
+
+def head_rules(discrepancy: DiscrepancyConfig) -> tuple[HeadRule, HeadRule]:
+    """The two that the modes of one model need: heads averaged first, and compared one by one."""
+    return ("exact" if discrepancy.head_rule == "exact" else "paper"), "published"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,7 +73,7 @@ class ScoreGraph(nn.Module):
             errors = feature_errors(x_hat - x, self.score.error_kind, self.error_weights, self.mean)
             found["error"] = errors.mean(-1)
         if {"score", "discrepancy"} & set(self.outputs):
-            found["discrepancy"] = association_discrepancy(associations, self.discrepancy)
+            found["discrepancy"] = association_discrepancy(associations, self.discrepancy, self.network.config.prior)
         if "score" in self.outputs:
             found["score"] = self.criterion(found["error"], found["discrepancy"])
         return tuple(found[name] for name in self.outputs)

@@ -5,20 +5,33 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from at_infer.config import DiscrepancyConfig, Distance
-from training.model import Association
+from at_infer.config import DiscrepancyConfig, Distance, Prior
+from training.model import Association, log_prior
 
 FLOOR = 1e-8  # probabilities count as at least this inside a logarithm; the prior underflows to 0 at |i-j| > 27
 PUBLISHED_EPSILON = 1e-4  # what the published code adds inside its logarithms
+TINY = torch.finfo(torch.float32).tiny  # rule exact: a mean series association that underflows counts as this
 
 
-def association_discrepancy(associations: Sequence[Association], config: DiscrepancyConfig) -> Tensor:
+def association_discrepancy(
+    associations: Sequence[Association], config: DiscrepancyConfig, prior: Prior = "gaussian"
+) -> Tensor:
     """AssDis (B,N): equation 3 with Algorithm 2, or the published code's order of averaging.
 
-    The mean over the layers, or the chosen layer.
+    The mean over the layers, or the chosen layer. Rule `exact` derives log P from sigma, by the kind of `prior`.
     """
     chosen = associations if config.layer is None else [associations[config.layer]]
+    if config.head_rule == "exact":
+        return torch.stack([_exact(log_prior(a.sigma, prior), a.series.to(a.sigma.dtype)) for a in chosen]).mean(0)
     return torch.stack([_of_layer(a.prior, a.series, config) for a in chosen]).mean(0)
+
+
+def _exact(log_p: Tensor, series: Tensor) -> Tensor:
+    """log P and S (B,H,N,N) -> symmetrised KL divergence of their means over the heads (B,N), without a floor on P."""
+    most = log_p.amax(1, keepdim=True).detach()
+    log_p = (log_p - most).exp().mean(1).log() + most.squeeze(1)  # (B,N,N), the logarithm of the mean
+    s = series.mean(1)
+    return ((log_p.exp() - s) * (log_p - s.clamp_min(TINY).log())).sum(-1)
 
 
 def _of_layer(prior: Tensor, series: Tensor, config: DiscrepancyConfig) -> Tensor:

@@ -101,7 +101,7 @@ class _Run:
         if parent is not None:
             parent.check(model_config, data.columns)
             network.load_state_dict(parent.checkpoint.state_dict)
-        self.forward = torch.compile(network) if config.compile else network
+        self.forward, self.prior = torch.compile(network) if config.compile else network, model_config.prior
         self.steps_per_epoch = -(-len(data.train.starts) // config.batch_size)
         self.schedule = Schedule(config, self.steps_per_epoch)
         self.state = TrainingState(
@@ -186,6 +186,7 @@ class _Run:
             discrepancy=self.config.discrepancy,
             strategy=self.config.strategy,
             lambda_=self.config.lambda_,
+            prior=self.prior,
         )
         state = self.state
         state.optimizer.zero_grad(set_to_none=True)
@@ -225,7 +226,13 @@ class _Run:
             with self._autocast():
                 x_hat, associations = self.forward(x)
             losses = objective(
-                x, x_hat, associations, discrepancy=self.config.discrepancy, strategy="reconstruction", lambda_=0.0
+                x,
+                x_hat,
+                associations,
+                discrepancy=self.config.discrepancy,
+                strategy="reconstruction",
+                lambda_=0.0,
+                prior=self.prior,
             )
             total["reconstruction"] += losses.reconstruction.item() * len(starts)
             total["discrepancy"] += losses.discrepancy.item() * len(starts)

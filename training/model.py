@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from at_infer.config import ModelConfig
+from at_infer.config import ModelConfig, Prior
 
 
 class Association(NamedTuple):
@@ -104,11 +104,7 @@ class AnomalyAttention(nn.Module):
         self.project = Projection(config)
         self.out = nn.Linear(config.width, config.width)
         self.product: Callable[[Tensor, Tensor], Tensor] = torch.matmul  # export may lower its precision
-        step = torch.arange(config.window, dtype=torch.float32)
-        distance = (step[:, None] - step[None, :]).abs()
-        # P is a softmax of -distance * steepness: the factor 1 / (sqrt(2 pi) sigma) cancels in Rescale.
-        distance = distance.add(1).log() if config.prior == "power-law" else distance.square() / 2
-        self.register_buffer("distance", distance, persistent=False)
+        self.register_buffer("distance", distances(config.window, config.prior), persistent=False)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Association]:
         """(B,N,D) -> (B,N,D), association."""
@@ -129,8 +125,25 @@ class AnomalyAttention(nn.Module):
 
     def prior(self, sigma: Tensor) -> Tensor:
         """sigma (B,H,N) -> P (B,H,N,N)."""
-        steepness = sigma if self.config.prior == "power-law" else sigma.square().reciprocal()
-        return torch.softmax(-self.distance * steepness.unsqueeze(-1), dim=-1)
+        return torch.softmax(-self.distance * steepness(sigma, self.config.prior), dim=-1)
+
+
+def distances(window: int, prior: Prior) -> Tensor:
+    """Table (N,N): P is a softmax of -distance * steepness; the factor 1 / (sqrt(2 pi) sigma) cancels in Rescale."""
+    step = torch.arange(window, dtype=torch.float32)
+    distance = (step[:, None] - step[None, :]).abs()
+    return distance.add(1).log() if prior == "power-law" else distance.square() / 2
+
+
+def steepness(sigma: Tensor, prior: Prior) -> Tensor:
+    """sigma (B,H,N) -> (B,H,N,1)."""
+    return (sigma if prior == "power-law" else sigma.square().reciprocal()).unsqueeze(-1)
+
+
+def log_prior(sigma: Tensor, prior: Prior) -> Tensor:
+    """sigma (B,H,N) -> log P (B,H,N,N), also where P underflows."""
+    distance = distances(sigma.shape[-1], prior).to(sigma.device)
+    return torch.log_softmax(-distance * steepness(sigma, prior), dim=-1)
 
 
 class Projection(nn.Linear):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from at_infer.config import DiscrepancyConfig, Strategy
+from at_infer.config import DiscrepancyConfig, Prior, Strategy
 from training.discrepancy import association_discrepancy
 from training.model import Association
 
@@ -38,6 +38,7 @@ def objective(
     discrepancy: DiscrepancyConfig,
     strategy: Strategy,
     lambda_: float,
+    prior: Prior = "gaussian",
 ) -> Objective:
     """The loss of a batch whose one backward pass serves both phases of the minimax strategy.
 
@@ -47,7 +48,7 @@ def objective(
     reconstruction = (x_hat.to(x.dtype) - x).square().mean()
     if strategy == "minimax":
         associations = [a._replace(series=_ReverseGradient.apply(a.series)) for a in associations]  # type: ignore[no-untyped-call]
-    mean_discrepancy = association_discrepancy(associations, discrepancy).mean()
+    mean_discrepancy = association_discrepancy(associations, discrepancy, prior).mean()
     match strategy:
         case "minimax":
             loss = 2 * reconstruction + lambda_ * mean_discrepancy

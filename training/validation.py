@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from at_infer.config import (
     ValidationRecord,
     ViewStatistics,
     head_rule,
+    head_rules,
     split_delay,
 )
 from at_infer.incidents.curve import incident_curve
@@ -60,7 +61,7 @@ def usual(
     plain, centred = (ErrorKind(centred=centred, normalised=False) for centred in (False, True))
     ones = torch.ones(network.config.features, device=values.device)
     squares = {kind: torch.zeros_like(ones, dtype=torch.float64) for kind in (plain, centred)}
-    kept: dict[HeadRule, list[Tensor]] = {rule: [] for rule in get_args(HeadRule)}
+    kept: dict[HeadRule, list[Tensor]] = {rule: [] for rule in head_rules(discrepancy)}
     for difference, found in _run(network, values, starts, discrepancy, batch_size):
         for kind, total in squares.items():
             total += feature_errors(difference, kind, ones).double().sum((0, 1))
@@ -89,7 +90,7 @@ def window_parts(
     kinds = [ErrorKind(centred, normalised) for centred in (False, True) for normalised in (False, True)]
     weights = {kind: torch.from_numpy(error_weights(normal, kind)).to(values.device) for kind in kinds}
     error: dict[ErrorKind, list[Tensor]] = {kind: [] for kind in kinds}
-    kept: dict[HeadRule, list[Tensor]] = {rule: [] for rule in get_args(HeadRule)}
+    kept: dict[HeadRule, list[Tensor]] = {rule: [] for rule in head_rules(discrepancy)}
     differences = []
     for difference, found in _run(network, values, starts, discrepancy, batch_size):
         differences.append(difference.cpu())
@@ -108,7 +109,7 @@ def _run(
     network: AnomalyTransformer, values: Tensor, starts: Tensor, discrepancy: DiscrepancyConfig, batch_size: int
 ) -> Iterator[tuple[Tensor, dict[HeadRule, Tensor]]]:
     """Batch by batch, x_hat - x (B,N,F) and AssDis (B,N) by either head rule."""
-    steps = torch.arange(network.config.window, device=values.device)
+    steps, prior = torch.arange(network.config.window, device=values.device), network.config.prior
     for batch in starts.split(batch_size):
         with torch.inference_mode():
             x = values[batch[:, None] + steps]
@@ -116,8 +117,8 @@ def _run(
             yield (
                 x_hat - x,
                 {
-                    rule: association_discrepancy(associations, replace(discrepancy, head_rule=rule))
-                    for rule in get_args(HeadRule)
+                    rule: association_discrepancy(associations, replace(discrepancy, head_rule=rule), prior)
+                    for rule in head_rules(discrepancy)
                 },
             )
 

@@ -179,7 +179,7 @@ def train(
     head_rule: Annotated[
         HeadRule | None,
         typer.Option(
-            help="Discrepancy: heads averaged first (paper), or per head (published code).",
+            help="Discrepancy: heads averaged first (paper; exact: without a floor), or per head (published code).",
             show_default="paper",
             rich_help_panel=TRAINING,
         ),

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.config import DiscrepancyConfig, Distance, ErrorKind, Normal, Scaler, ScoreConfig, ViewStatistics
+from at_infer.config import DiscrepancyConfig, Distance, ErrorKind, Normal, Prior, Scaler, ScoreConfig, ViewStatistics
 from at_infer.errors import ConfigError, EngineError
 from at_infer.models.fusion import fuse_windows
 from at_infer.models.metadata import Metadata
@@ -17,6 +17,7 @@ NO_STATISTICS = "needs validation statistics, which this model does not have; tr
 
 FLOOR = np.float32(1e-8)
 PUBLISHED_EPSILON = np.float32(1e-4)
+TINY = np.finfo(np.float32).tiny  # rule exact: a mean series association that underflows counts as this
 ERROR_FLOOR = 1e-4  # in squared units of the scaler: a hundredth of a standard deviation
 
 
@@ -51,6 +52,10 @@ def error_and_discrepancy(
     if "discrepancy" in outputs:
         return error, outputs["discrepancy"]
     layers = range(metadata.model.layers)
+    if metadata.discrepancy.head_rule == "exact":
+        _require(outputs, [f"{part}_{i}" for i in layers for part in ("sigma", "series")])
+        scales = [(outputs[f"sigma_{i}"], outputs[f"series_{i}"]) for i in layers]
+        return error, exact_discrepancy(scales, metadata.discrepancy, metadata.model.prior)
     _require(outputs, [f"{part}_{i}" for i in layers for part in ("prior", "series")])
     associations = [(outputs[f"prior_{i}"], outputs[f"series_{i}"]) for i in layers]
     return error, association_discrepancy(associations, metadata.discrepancy)
@@ -205,6 +210,26 @@ def association_discrepancy(associations: list[tuple[Floats, Floats]], config: D
         found = [distance(p.mean(axis=1), s.mean(axis=1), log) for p, s in chosen]
     else:
         found = [distance(p, s, published_log).mean(axis=1) for p, s in chosen]
+    mean: Floats = np.mean(found, axis=0)
+    return mean
+
+
+def exact_discrepancy(scales: list[tuple[Floats, Floats]], config: DiscrepancyConfig, prior: Prior) -> Floats:
+    """AssDis (B,N) by rule `exact`, of sigma (B,H,N) and series (B,H,N,N): log P is known also where P underflows."""
+    found = []
+    for sigma, series in scales if config.layer is None else [scales[config.layer]]:
+        step = np.arange(sigma.shape[-1], dtype=np.float32)
+        distance = np.abs(step[:, None] - step)
+        if prior == "power-law":
+            x = -np.log(distance + 1) * sigma[..., None]
+        else:
+            x = -np.square(distance) / 2 / np.square(sigma[..., None])
+        x -= x.max(axis=-1, keepdims=True)
+        log_p = x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+        most = log_p.max(axis=1)
+        log_p = np.log(np.exp(log_p - most[:, None]).mean(axis=1)) + most  # of the mean over the heads
+        s = series.mean(axis=1)
+        found.append(((np.exp(log_p) - s) * (log_p - np.log(np.maximum(s, TINY)))).sum(axis=-1))
     mean: Floats = np.mean(found, axis=0)
     return mean
 

@@ -8,7 +8,7 @@
     python -m benchmarks.reproduce report
 
 Tables: main, published, criterion, strategy, prior, distance, layers-used, depth, width, window, lambda, threshold,
-contrast, ucr; baselines are other detectors beside them. Each writes benchmarks/results/reproduce_TABLE.json, data set
+contrast, floor, ucr; baselines are other detectors beside them. Each writes benchmarks/results/reproduce_TABLE.json, data set
 by data set; `report` makes docs/reproduction.md of these files.
 
 DATA has a folder per data set. msl, smap, smd, asd: train.parquet and test.parquet with `timestamp`, `channel`, the
@@ -32,13 +32,14 @@ from at_infer.errors import AtInferError, ConfigError
 from at_infer.interrupt import signals_as_ctrl_c
 from at_infer.output import atomic_path
 from benchmarks.reproduce.baselines import run_baselines
+from benchmarks.reproduce.floor import run_floor, training_at
 from benchmarks.reproduce.report import DOCUMENT, RESULTS, document, read_results
 from benchmarks.reproduce.sources import names, ucr_series
 from benchmarks.reproduce.tables import TABLES, run_contrast, run_table, run_ucr
 from benchmarks.reproduce.trainings import SIZES
 from training.device import flush_denormals
 
-COMMANDS = (*TABLES, "contrast", "ucr", "baselines", "report")
+COMMANDS = (*TABLES, "contrast", "floor", "ucr", "baselines", "report")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -60,6 +61,8 @@ def run(args: argparse.Namespace) -> None:
     for dataset in args.datasets.split(",") if args.datasets else names(args.data):
         if args.table == "contrast":
             found = run_contrast(dataset, args.size, seeds, args.data, args.work)
+        elif args.table == "floor":
+            found = run_floor(dataset, training_at(dataset, args.size), seeds, args.data, args.work)
         elif args.table == "baselines":
             found = run_baselines(dataset, args.data, args.work)
         else:
@@ -77,7 +80,7 @@ def keep(args: argparse.Namespace, dataset: str, found: dict[str, Any]) -> None:
         temporary.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     for row in found["rows"]:
         figures = ", ".join(f"{name} {value:g}" for name, value in (row["figures"] or {}).items()) or row["why"]
-        print(f"{dataset} {row['variant']} {row.get('mode', '')}: {figures}", flush=True)
+        print(f"{dataset} {row['variant']} {row.get('mode', row.get('score', ''))}: {figures}", flush=True)
 
 
 def every(series: list[str], count: int | None) -> list[str]:

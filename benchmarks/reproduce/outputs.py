@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from at_infer.config import HeadRule, ScoreConfig, ScoreMode, head_rule
+from at_infer.config import HeadRule, ScoreConfig, ScoreMode, head_rule, head_rules
 from at_infer.models.criterion import anomaly_score
 from at_infer.output import atomic_path
 from at_infer.scoring.windows import window_starts
@@ -22,7 +22,6 @@ from training.model import AnomalyTransformer
 from training.validation import one_per_row
 
 Floats = NDArray[np.float32]
-RULES: tuple[HeadRule, ...] = get_args(HeadRule)
 BATCH = 32
 
 
@@ -75,7 +74,8 @@ def scored(training: Training, folder: Path, work: Path) -> Scored:
         with atomic_path(path) as temporary, temporary.open("wb") as file:
             np.savez(file, **_arrays("validation", validation), **_arrays("test", test))
     with np.load(path) as kept:
-        return Scored(training, _of_arrays(kept, "validation"), _of_arrays(kept, "test"))
+        rules = head_rules(training.discrepancy)
+        return Scored(training, _of_arrays(kept, "validation", rules), _of_arrays(kept, "test", rules))
 
 
 @torch.inference_mode()
@@ -84,7 +84,7 @@ def window_outputs(network: AnomalyTransformer, values: Floats, starts: NDArray[
     rows, steps = torch.from_numpy(values), torch.arange(network.config.window)
     error: list[Tensor] = []
     adjacent: list[Tensor] = []
-    discrepancy: dict[HeadRule, list[Tensor]] = {rule: [] for rule in RULES}
+    discrepancy: dict[HeadRule, list[Tensor]] = {rule: [] for rule in head_rules(by.discrepancy)}
     for batch in torch.from_numpy(starts).split(BATCH):
         x = rows[batch[:, None] + steps]
         x_hat, associations = network(x)
@@ -92,7 +92,7 @@ def window_outputs(network: AnomalyTransformer, values: Floats, starts: NDArray[
         adjacent.append(torch.stack([adjacent_weight(a.series) for a in associations]).mean(0))
         for rule, kept in discrepancy.items():
             config = replace(by.discrepancy, head_rule=rule)
-            of_layers = [association_discrepancy([a], config) for a in associations]
+            of_layers = [association_discrepancy([a], config, network.config.prior) for a in associations]
             kept.append(torch.stack(of_layers))
     return Outputs(
         starts,
@@ -117,10 +117,10 @@ def _arrays(part: str, outputs: Outputs) -> dict[str, Any]:
     return {f"{part}_{name}": array for name, array in named.items()}
 
 
-def _of_arrays(kept: "np.lib.npyio.NpzFile", part: str) -> Outputs:
+def _of_arrays(kept: "np.lib.npyio.NpzFile", part: str, rules: tuple[HeadRule, ...]) -> Outputs:
     return Outputs(
         kept[f"{part}_starts"],
         kept[f"{part}_error"],
-        {rule: kept[f"{part}_{rule}"] for rule in RULES},
+        {rule: kept[f"{part}_{rule}"] for rule in rules},
         kept[f"{part}_adjacent"],
     )

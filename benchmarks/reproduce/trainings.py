@@ -72,6 +72,20 @@ def features(folder: Path, window: int, stride: int | None = None) -> TrainingDa
     return load(source, window=window, stride=stride)
 
 
+def network_config(training: Training, count: int) -> ModelConfig:
+    """For so many features."""
+    return ModelConfig(
+        features=count,
+        window=training.window,
+        width=training.width,
+        heads=training.heads,
+        layers=training.layers,
+        feed_forward=training.width,
+        prior=training.prior,
+        padding="circular",
+    )
+
+
 def trained(training: Training, folder: Path, work: Path) -> Checkpoint:
     """The checkpoint from the work folder; if it is not there, train, continuing what was interrupted."""
     path = training.path(work)
@@ -83,16 +97,7 @@ def trained(training: Training, folder: Path, work: Path) -> Checkpoint:
     print(f"training {path.stem}: {len(data.train.starts)} windows", file=sys.stderr, flush=True)
     checkpoint = fit(
         data,
-        ModelConfig(
-            features=len(data.columns),
-            window=training.window,
-            width=training.width,
-            heads=training.heads,
-            layers=training.layers,
-            feed_forward=training.width,
-            prior=training.prior,
-            padding="circular",
-        ),
+        network_config(training, len(data.columns)),
         replace(
             PRESETS["paper"].train,
             strategy=training.strategy,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from at_infer.config import WINDOW_MODES, Padding, ScoreConfig
+from at_infer.config import WINDOW_MODES, DiscrepancyConfig, Padding, ScoreConfig
 from at_infer.errors import ExportError
 from export import parity
 from export.graphs import OUTPUTS, AssociationsGraph, ScoreGraph, lower_precision
@@ -79,6 +79,12 @@ def test_every_score_mode_passes(trace, mode, precision, normalise):
     if precision == "fp16":
         lower_precision(network, torch.float16)
     check(trace(graph(source, network), OUTPUTS), source, precision=precision)
+
+
+@pytest.mark.slow
+def test_a_discrepancy_without_a_floor_passes(trace):
+    source = checkpoint(score=ScoreConfig(mode="paper"), discrepancy=DiscrepancyConfig(head_rule="exact"), layers=1)
+    check(trace(graph(source), OUTPUTS), source)
 
 
 @pytest.mark.slow

