@@ -1,7 +1,8 @@
 """Labelled data sets, each brought to one layout: train.parquet, test.parquet and perhaps validation.parquet.
 
 `train.parquet` has `timestamp`, `channel` and the features, `test.parquet` also `label`. MSL, SMAP, SMD and ASD come in
-that layout, UCR close to it; PSM and SWaT are read as their publishers lay them out; NeurIPS-TS is generated.
+that layout, UCR close to it; PSM, SWaT and, if there is no Parquet, SMD are read as their publishers lay them out;
+NeurIPS-TS is generated.
 """
 
 import csv
@@ -31,7 +32,7 @@ def names(data: Path) -> list[str]:
 
 def prepare(name: str, data: Path, work: Path) -> Path:
     """The folder of a data set; what needs converting is converted once, into `work`."""
-    if name in LAID_OUT:
+    if name in LAID_OUT and not (name == "smd" and (data / "smd" / "train").is_dir()):
         folder = data / name
         for part in ("train", "test"):
             if not (folder / f"{part}.parquet").is_file():
@@ -74,6 +75,25 @@ def _psm(folder: Path, _: str) -> dict[str, pl.DataFrame]:
     }
     frames["test"] = frames["test"].with_columns(label=labels[labels.columns[-1]].cast(pl.UInt8))
     return frames
+
+
+def _smd(folder: Path, _: str) -> dict[str, pl.DataFrame]:
+    """train/, test/ and test_label/ with a machine-G-N.txt per machine, values separated by commas, without names."""
+    frames: dict[str, list[pl.DataFrame]] = {"train": [], "test": []}
+    for path in sorted((folder / "train").glob("machine-*.txt"), key=lambda p: [int(n) for n in p.stem.split("-")[1:]]):
+        for part, kept in frames.items():
+            values = _read_csv(folder / part / path.name, named=False).cast(pl.Float32).to_numpy()
+            kept.append(laid_out(values, [f"f{i:02}" for i in range(values.shape[1])], path.stem))
+        labels = _read_csv(folder / "test_label" / path.name, named=False).to_series()
+        if len(labels) != frames["test"][-1].height:
+            raise DataError(
+                f"{folder / 'test_label' / path.name}: has {len(labels)} rows, the test part "
+                f"{frames['test'][-1].height}; fetch both again"
+            )
+        frames["test"][-1] = frames["test"][-1].with_columns(label=labels.cast(pl.UInt8))
+    if not frames["train"]:
+        raise DataError(f"{folder / 'train'}: has no machine-*.txt; fetch the publishers' ServerMachineDataset")
+    return {part: pl.concat(kept) for part, kept in frames.items()}
 
 
 def _swat(folder: Path, _: str) -> dict[str, pl.DataFrame]:
@@ -135,6 +155,7 @@ def _generated(_: Path, __: str) -> dict[str, pl.DataFrame]:
 
 _CONVERSIONS: dict[str, Callable[[Path, str], dict[str, pl.DataFrame]]] = {
     "psm": _psm,
+    "smd": _smd,
     "swat": _swat,
     "ucr": _ucr,
     "generated": _generated,
@@ -148,9 +169,9 @@ def _opened(path: Path) -> TextIO:
         raise DataError(f"{path}: cannot be read ({error.strerror}); see --help for the layout of --data") from None
 
 
-def _read_csv(path: Path, skip: int = 0) -> pl.DataFrame:
+def _read_csv(path: Path, skip: int = 0, *, named: bool = True) -> pl.DataFrame:
     _opened(path).close()
     try:
-        return pl.read_csv(path, skip_rows=skip, infer_schema_length=None)
+        return pl.read_csv(path, skip_rows=skip, infer_schema_length=None, has_header=named)
     except pl.exceptions.PolarsError as error:
         raise DataError(f"{path}: is not a CSV file of this layout ({str(error).splitlines()[0]})") from None
