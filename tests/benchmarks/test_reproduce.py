@@ -13,7 +13,7 @@ from at_infer.datasets import generate
 from at_infer.errors import ConfigError, DataError, MissingExtraError
 from at_infer.thresholds.quantiles import quantiles
 from benchmarks.reproduce import __main__ as command
-from benchmarks.reproduce import baselines, paper, report, tables, trainings
+from benchmarks.reproduce import baselines, floor, paper, report, tables, trainings
 from benchmarks.reproduce.measures import Truth, chance, contrast, measure
 from benchmarks.reproduce.outputs import adjacent_weight, scored
 from benchmarks.reproduce.sources import laid_out, names, prepare, ucr_series
@@ -67,6 +67,25 @@ def test_psm_is_read_as_its_publishers_lay_it_out(tmp_path: Path) -> None:
     assert train.rows() == [(0, "psm", 0.5, 0.0), (1, "psm", 0.25, 1.0)]  # missing: 0, as published
     assert test["label"].to_list() == [0, 1, 0]
     assert test["feature_0"].to_list() == [0.75, 1.5, 0.0]
+
+
+def test_smd_is_read_as_its_publishers_lay_it_out(tmp_path: Path) -> None:
+    for part in ("train", "test", "test_label"):
+        (tmp_path / "smd" / part).mkdir(parents=True)
+    for machine, value in (("machine-1-10", 0.5), ("machine-1-2", 0.25)):
+        (tmp_path / "smd" / "train" / f"{machine}.txt").write_text(f"{value},0.000000\n{value},1.000000\n")
+        (tmp_path / "smd" / "test" / f"{machine}.txt").write_text(f"{value},0.0\n{value},0.5\n{value},1.0\n")
+        (tmp_path / "smd" / "test_label" / f"{machine}.txt").write_text("0\n1\n1\n")
+    made = prepare("smd", tmp_path, tmp_path / "work")
+    train, test = (pl.read_parquet(made / f"{part}.parquet") for part in ("train", "test"))
+    assert train.columns == ["timestamp", "channel", "f00", "f01"]
+    assert train["channel"].to_list() == ["machine-1-2"] * 2 + ["machine-1-10"] * 2  # by number, not by letter
+    assert train["f00"].to_list() == [0.25, 0.25, 0.5, 0.5]
+    assert test["label"].to_list() == [0, 1, 1] * 2
+    assert test["timestamp"].to_list() == [0, 1, 2] * 2
+    (tmp_path / "smd" / "test_label" / "machine-1-2.txt").write_text("0\n")
+    with pytest.raises(DataError, match=r"machine-1-2\.txt: has 1 rows, the test part 3"):
+        prepare("smd", tmp_path, tmp_path / "other")
 
 
 def test_labels_of_psm_must_fit(tmp_path: Path) -> None:
@@ -183,6 +202,23 @@ def test_quoted_figures_are_consistent() -> None:
     assert paper.f1("main", "Anomaly Transformer", "published", "msl") == 93.59
     assert paper.f1("criterion", "one checkpoint", "discrepancy", "smap") == 90.98
     assert paper.f1("main", "Anomaly Transformer", "paper", "asd") is None
+
+
+@pytest.mark.parametrize("kind", ["equal", "reversed"])
+def test_rank_correlation_is_that_of_ranks(kind: str) -> None:
+    values = np.random.default_rng(0).random(50, np.float32)
+    other = np.exp(values if kind == "equal" else -values)
+    assert floor.rank_correlation(values, other) == pytest.approx(1 if kind == "equal" else -1)
+
+
+def test_the_floor_is_measured_on_both_networks(data: Path, work: Path) -> None:
+    found = floor.run_floor("msl", floor.training_at("msl", "reduced"), range(1), data, work)
+    assert [(row["variant"], row["score"]) for row in found["rows"]] == [
+        (kind, score) for kind in ("untrained", "trained") for score, *_ in floor.SCORES
+    ]
+    floored, exact = (found["rows"][i]["assdis"] for i in (1, 2))
+    assert floored[2] < 36.9 < exact[2]
+    assert "paper, exact logarithms" in report.document({"floor": {"msl": found}})
 
 
 def test_widths_are_those_that_were_trained_and_stand_beside_the_paper_only_at_its_size() -> None:
@@ -413,6 +449,27 @@ def test_errors_are_one_line(
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
     assert lines[0].startswith(f"error: {message}")
+
+
+def test_documents_quote_chance_from_its_results() -> None:
+    found = report.read_results(report.RESULTS)
+    page = (report.ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    for name, label in (("every_nth", "an alarm on every Nth row"), ("random", "uniformly random scores")):
+        rows = [
+            next(r for r in found["chance"][d]["rows"] if r["variant"] == name) for d in ("msl", "smap", "asd", "smd")
+        ]
+        cells = [f"{row['figures']['pa_f1']:.1f} ± {row['spread']['pa_f1']:.1f}" for row in rows]
+        assert f"| {label} | {' | '.join(cells)} |" in page
+    for dataset, of in found["main"].items():  # the tables' own line is that of the same ten seeds
+        random = next(row for row in found["chance"][dataset]["rows"] if row["variant"] == "random")
+        assert of["chance"]["random"]["pa_f1"] == pytest.approx(random["figures"]["pa_f1"], abs=0.01)
+
+
+def test_the_readme_quotes_the_measured_growth_of_the_cost() -> None:
+    axes = json.loads((report.RESULTS / "cost_growth.json").read_text(encoding="utf-8"))["axes"]
+    per_row = next(axis["exponent"] for axis in axes if axis["axis"] == "window")
+    readme = " ".join((report.ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"time per window grows as N^{1 + per_row:.2f} and time per row as N^{per_row:.2f}" in readme
 
 
 def test_the_page_is_what_the_results_give() -> None:
