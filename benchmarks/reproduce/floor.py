@@ -70,8 +70,8 @@ def training_at(dataset: str, size: str) -> Training:
 
 def rank_correlation(a: Floats, b: Floats) -> float:
     """Spearman's, of values that are hardly ever equal."""
-    ranks = [np.argsort(np.argsort(x.ravel())) for x in (a, b)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    first, second = (np.argsort(np.argsort(x.ravel())) for x in (a, b))
+    return float(np.corrcoef(first, second)[0, 1])
 
 
 def _outputs(kind: str, training: Training, folder: Path, work: Path) -> dict[HeadRule, tuple[Outputs, Outputs]]:
