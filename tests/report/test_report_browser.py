@@ -180,6 +180,26 @@ def test_the_line_in_the_chart_can_be_dragged(browser: Browser, labelled: tuple[
     assert shown(browser) == at_threshold(score, labels, grid(browser)["values"][cut(browser)])
 
 
+def test_real_clicks_drags_and_double_clicks_anywhere_in_the_charts_raise_no_error(
+    browser: Browser, labelled: tuple[Path, np.ndarray, np.ndarray], explained: Path
+) -> None:
+    for page in (labelled[0], explained):
+        browser.open(page)
+        for over in browser.all(".u-over"):
+            browser.run("arguments[0].scrollIntoView({block: 'center'})", over)
+            box = browser.run(
+                "const b = arguments[0].getBoundingClientRect(); return [b.x, b.y, b.width, b.height]", over
+            )
+            for share in (0.0, 0.5, 0.999):
+                at = {"x": box[0] + share * box[2], "y": box[1] + share * box[3], "button": "left"}
+                beyond = at | {"x": box[0] + box[2] + 40}
+                for count in (1, 2):
+                    for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+                        browser.command("Input.dispatchMouseEvent", type=kind, clickCount=count, **at)
+                for kind, where in (("mousePressed", at), ("mouseMoved", beyond), ("mouseReleased", beyond)):
+                    browser.command("Input.dispatchMouseEvent", type=kind, clickCount=1, buttons=1, **where)
+
+
 def test_a_click_or_enter_shows_a_segment(browser: Browser, labelled: tuple[Path, np.ndarray, np.ndarray]) -> None:
     page, score, _ = labelled
     browser.open(page)
