@@ -45,5 +45,5 @@ class Result(Scores):
 
     def __repr__(self) -> str:
         rows, anomalies = len(self.score), int(self.is_anomaly.sum())
-        found = f"{anomalies} anomalous in {len(self.incidents)} incidents"
+        found = f"{anomalies} anomalous, incidents: {len(self.incidents)}"
         return f"<Result: {rows} rows, {found}, threshold {self.threshold:.4g}>"

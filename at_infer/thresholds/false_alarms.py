@@ -110,7 +110,7 @@ def rates_of(record: ValidationRecord, source: str) -> IncidentRates:
     if record.incidents is None:
         raise ConfigError(
             f"false alarms: {source} has counted no incidents on its validation part; train anew, or give scores of "
-            f"normal rows to at-infer threshold --scores, with --method incidents"
+            f"normal rows to at-infer threshold --method incidents --scores ..."
         )
     return IncidentRates(record.incidents)
 
