@@ -3,6 +3,7 @@
 from functools import cached_property
 from typing import Any, Self
 
+from at_infer.api.picture import picture
 from at_infer.incidents.incident import Incident
 from at_infer.scoring.columns import scored_columns
 from at_infer.scoring.scorer import Scorer, Scores
@@ -47,3 +48,7 @@ class Result(Scores):
         rows, anomalies = len(self.score), int(self.is_anomaly.sum())
         found = f"{anomalies} anomalous, incidents: {len(self.incidents)}"
         return f"<Result: {rows} rows, {found}, threshold {self.threshold:.4g}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return picture(repr(self).strip("<>"), self.score, self.threshold, self.incidents)

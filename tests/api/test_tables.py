@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import polars as pl
@@ -245,6 +246,20 @@ def test_incidents_are_those_that_the_command_writes(edited: Edit, run_cli: Any,
     for one in [*written, *found]:
         del one["causes"]  # of the top feature of each row in a file, of all features here
     assert found == written
+
+
+def test_a_notebook_shows_scores_threshold_and_the_worst_incidents(edited: Edit) -> None:
+    frame = machines(100, 100).with_columns(machine="<b>" + pl.col("machine"))
+    frame = frame.with_columns(f01=pl.when(pl.col("ts").dt.minute() == 30).then(1e3).otherwise("f01"))
+    with Scorer(edited(**KEYS), ScoreOptions(explain="top")) as scorer:
+        result = scorer.score(frame)
+        nothing = Scorer(scorer.engine, ScoreOptions(short_series="skip")).score(np.zeros((0, 3)))
+    page = ElementTree.fromstring(result._repr_html_())
+    assert "200 rows" in (page.findtext("p") or "")
+    assert page.find("svg/polyline") is not None
+    assert "<b>a" in [cell.text for cell in page.iter("td")]
+    assert "http" not in result._repr_html_()
+    assert "0 rows" in nothing._repr_html_()
 
 
 def test_dir_shows_exactly_the_public_names() -> None:
