@@ -245,6 +245,7 @@ def _make(
         normal=checkpoint.normal,
         season=checkpoint.season,
         spacing=checkpoint.spacing,
+        grid=checkpoint.grid,
         precision=config.precision,
         fp32_ops=fp32_ops,
         batch=None,

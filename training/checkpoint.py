@@ -25,7 +25,7 @@ from at_infer.config import (
 from at_infer.errors import AtInferError, CheckpointError
 from at_infer.models.agreement import check_knowledge
 from at_infer.models.season import Season
-from at_infer.models.spacing import Spacing
+from at_infer.models.spacing import Grid, Spacing
 from at_infer.output import atomic_path
 from at_infer.untrusted import check_regular, typed_fields
 from training.model import AnomalyTransformer
@@ -56,6 +56,8 @@ class Checkpoint:
     """Subtracted from raw rows before they are scaled; None: the rows have none."""
     spacing: Spacing | None = None
     """Usual time from row to row, which tells gaps; None: not known."""
+    grid: Grid | None = None
+    """Times that rows are put on before anything else; None: they stay as they are."""
     train: dict[str, Any]
     """TrainConfig, data, versions, sha256 of the checkpoint it started from, history per step and per evaluation."""
 
@@ -89,6 +91,7 @@ class Checkpoint:
                 "normal": None if self.normal is None else self.normal.to_dict(),
                 "season": None if self.season is None else self.season.to_dict(),
                 "spacing": None if self.spacing is None else self.spacing.to_dict(),
+                "grid": None if self.grid is None else self.grid.to_dict(),
                 "train": self.train,
             },
         )
@@ -110,7 +113,7 @@ class Checkpoint:
         try:
             if content["format"] == 1:
                 content = upgrade_validation(content)
-            earlier = {"normal": None, "season": None, "spacing": None}
+            earlier = {"normal": None, "season": None, "spacing": None, "grid": None}
             plain = {entry.name: {**earlier, **content}[entry.name] for entry in fields(cls)}
             checkpoint = cls(**typed_fields(cls, plain))
             checkpoint._check()

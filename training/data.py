@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from at_infer.config import Fill, Scaler, SeasonChoice
 from at_infer.errors import ConfigError, DataError
 from at_infer.models.season import Season
-from at_infer.models.spacing import Spacing, check_max_gap
+from at_infer.models.spacing import Grid, Spacing, check_max_gap, grid_max_gap
 from at_infer.scoring.windows import Starts, window_starts
 from at_infer.tables import Table, read_table, rising_columns
 from at_infer.tables.files import InputFile
+from at_infer.tables.resample import OnGrid
 from training.season import choose_season, subtract_season
 from training.spacing import cut_at_gaps, describe_step, learn_spacing
 
@@ -47,9 +48,15 @@ class DataConfig:
     """Of weights to start from: its columns are taken again, with a new profile if the rows suffice."""
     max_gap: int | None = None
     """More usual steps than this between two rows are a gap, which windows never cross; None: 3, 0: there are none."""
+    grid: Grid | None = None
+    """Put rows on these times first; None: they stay as they are."""
 
     def __post_init__(self) -> None:
         check_max_gap(self.max_gap)
+        if self.grid is not None:
+            grid_max_gap(self.max_gap)
+            if self.time_column is None:
+                raise ConfigError("interval: rows without a time cannot be put on a grid; name `time_column`")
         if not isinstance(self.validation, str | InputFile) and not 0 < self.validation < 1:
             raise ConfigError(f"validation: {self.validation:g} is not a share between 0 and 1")
 
@@ -90,6 +97,8 @@ class TrainingData:
     """One line that says which season, or why there is none."""
     spacing: Spacing | None
     """Usual time from row to row."""
+    grid: Grid | None
+    """Times that the rows were put on."""
     train: Windows
     validation: Windows
     """Its last window of a series overlaps its predecessor, so that every row is covered."""
@@ -116,7 +125,7 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
         other = table
         train_spans, validation_spans = _split(_series_spans(table), config.validation)
     series_spans = train_spans
-    spacing, spacing_notes = learn_spacing(table, series_spans, config.max_gap)
+    spacing, spacing_notes = learn_spacing(table, series_spans, config.max_gap, config.grid)
     train_spans, validation_spans = (
         cut_at_gaps(part, spans, spacing) for part, spans in ((table, train_spans), (other, validation_spans))
     )
@@ -139,6 +148,8 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
         )
 
     notes = [*_notes(table, train_spans, validation_spans, window), *spacing_notes]
+    if config.grid is not None:
+        notes.append(f"{table.read_rows} rows are put on a grid of {config.grid}: {len(table.values)} rows")
     if has_gaps and spacing is not None:
         notes.append(
             f"{len(train_spans) - len(series_spans)} gaps of more than {spacing.max_gap} steps in time (of "
@@ -161,6 +172,7 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
         season=season,
         season_found=season_found,
         spacing=spacing,
+        grid=config.grid,
         time_column=config.time_column,
         series_column=config.series_column,
         train=_windows(table, train_starts, train_spans, window),
@@ -170,6 +182,9 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
 
 
 def _read(config: DataConfig, source: str | InputFile, columns: list[str] | None) -> Table:
+    on_grid = None
+    if config.grid is not None:
+        on_grid = OnGrid(config.grid, grid_max_gap(config.max_gap), carry=config.fill == "error")
     table = read_table(
         source,
         columns=columns,
@@ -177,6 +192,7 @@ def _read(config: DataConfig, source: str | InputFile, columns: list[str] | None
         time_column=config.time_column,
         series_column=config.series_column,
         clock=True,
+        on_grid=on_grid,
     )
     source, first = table.source, 0
     for block in _blocks(table.values, [(0, len(table.values))]):

@@ -62,6 +62,7 @@ def finish(
         normal=measured.normal,
         season=data.season,
         spacing=data.spacing,
+        grid=data.grid,
         train={
             "config": config.to_dict(),
             "seed": config.seed,

@@ -5,23 +5,35 @@ from itertools import pairwise
 
 import numpy as np
 
-from at_infer.models.spacing import MAX_GAP, Spacing, find_gaps
+from at_infer.errors import DataError
+from at_infer.models.spacing import MAX_GAP, Grid, Spacing, find_gaps, grid_max_gap
 from at_infer.tables import Table
 
 MOST_GAPS = 0.03  # share of the steps; rows that pause more often come irregularly by nature
+MOST_GAPS_ON_GRID = 0.5
 
 Span = tuple[int, int]
 
 
-def learn_spacing(table: Table, spans: Sequence[Span], max_gap: int | None) -> tuple[Spacing | None, list[str]]:
+def learn_spacing(
+    table: Table, spans: Sequence[Span], max_gap: int | None, grid: Grid | None = None
+) -> tuple[Spacing | None, list[str]]:
     """Of the training part, and what a user should know of it.
 
     None if there are no times that can be subtracted. Where steps vary so much that gaps are usual, none are looked
-    for, unless `max_gap` asks for it.
+    for, unless `max_gap` asks for it. A grid has the step that it has.
     """
     if table.times is None or table.clock is None:
         return None, []
     steps = np.concatenate([np.empty(0), *(np.diff(table.times[first:end]) for first, end in spans)])
+    if grid is not None:
+        spacing = Spacing(step=grid.interval_s, clock="date", max_gap=grid_max_gap(max_gap))
+        if len(steps) and (steps > (spacing.longest_step() or 0.0)).mean() > MOST_GAPS_ON_GRID:
+            raise DataError(
+                f"{table.source}: most rows are more than {spacing.max_gap} intervals of {grid} apart; give a longer "
+                f"`interval`, or a larger `max_gap`"
+            )
+        return spacing, []
     if not len(steps) or not np.median(steps) > 0:  # differences below the precision of a float
         return None, []
     spacing = Spacing(step=float(np.median(steps)), clock=table.clock, max_gap=MAX_GAP if max_gap is None else max_gap)

@@ -15,6 +15,7 @@ from at_infer.cli.scoring_options import (
     Delay,
     EnginePath,
     FalseAlarms,
+    Interval,
     LevelOption,
     MaxGap,
     Mode,
@@ -25,6 +26,7 @@ from at_infer.cli.scoring_options import (
     OnMissingFeature,
     Provider,
     Ratio,
+    Resample,
     SeriesColumn,
     Temperature,
     Threads,
@@ -77,6 +79,8 @@ def score(
     ] = "error",
     on_missing_feature: OnMissingFeature = "error",
     max_gap: MaxGap = None,
+    interval: Interval = None,
+    resample: Resample = None,
     stride: Annotated[
         int | None,
         typer.Option(help="Rows between windows; a row gets the mean. Default: no overlap.", rich_help_panel=WINDOWS),
@@ -143,7 +147,7 @@ def score(
     """Score every row of a Parquet file with an exported model.
 
     The output has one row per input row, in the same order: time and series columns (or the row number), score and
-    is_anomaly. Columns are found by name. Memory does not grow with the input.
+    is_anomaly; with --interval, one row per interval. Columns are found by name. Memory does not grow with the input.
 
     [bold]Examples[/bold]
 
@@ -176,6 +180,8 @@ def score(
         on_bad_rows=on_bad_rows,
         on_missing_feature=on_missing_feature,
         max_gap=number_of_steps(max_gap),
+        interval=interval,
+        resample=resample,
         explain="top" if incidents is not None and explain == "none" else explain,
     )
     scores = output or Path("scores.parquet" if ray is None else "scores")
@@ -265,6 +271,8 @@ def _text(summary: "Summary") -> str:
             f"{summary.short_series} short series, {summary.short_stretches} short stretches between gaps, or no full "
             f"window yet"
         )
+    if summary.interval_s is not None:
+        lines.append(f"{summary.input_rows} input rows, put on a grid: one row every {summary.interval_s:g} s")
     if summary.dropped_rows:
         lines.append(f"{summary.dropped_rows} rows were left out, their times did not rise")
     if summary.missing_features:

@@ -77,6 +77,22 @@ MaxGap = Annotated[
         rich_help_panel=INPUT,
     ),
 ]
+Interval = Annotated[
+    str | None,
+    typer.Option(
+        metavar="30s|5m|1h|none",
+        help="Put the rows on a grid first: one row, of input and output, per interval. Default: the model's, or none.",
+        rich_help_panel=INPUT,
+    ),
+]
+Resample = Annotated[
+    Literal["mean", "last"] | None,
+    typer.Option(
+        help="With --interval: the mean of the values in an interval, or the last.",
+        show_default="the model's, or mean",
+        rich_help_panel=INPUT,
+    ),
+]
 NoTime = Annotated[
     bool,
     typer.Option("--no-time", help="Rows have no time, even if the training data had one.", rich_help_panel=INPUT),

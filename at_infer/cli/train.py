@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -78,6 +78,23 @@ def train(
             help="Windows never cross more usual steps of time than this between two rows; none: they do.",
             metavar="K|none",
             show_default="3, if the rows come regularly",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    interval: Annotated[
+        str | None,
+        typer.Option(
+            help="Put the rows on a grid first: one row per interval of --time-column; recorded for scoring.",
+            metavar="30s|5m|1h|none",
+            show_default="none; that of --from",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    resample: Annotated[
+        Literal["mean", "last"] | None,
+        typer.Option(
+            help="With --interval: the mean of the values in an interval, or the last.",
+            show_default="mean",
             rich_help_panel=DATA,
         ),
     ] = None,
@@ -302,6 +319,7 @@ def train(
     except ImportError:
         raise MissingExtraError("train: PyTorch is not installed; pip install 'at-infer[train]'") from None
     from at_infer.cli.training_log import Start, open_log
+    from at_infer.models.spacing import choose_grid
     from training.data import DataConfig, load
     from training.device import check_device, flush_denormals
     from training.loop import fit
@@ -348,6 +366,7 @@ def train(
                 season=season or ("none" if preset == "paper" else "auto"),
                 known_season=None if parent is None else parent.checkpoint.season,
                 max_gap=number_of_steps(max_gap),
+                grid=choose_grid(interval, resample, None if parent is None else parent.checkpoint.grid),
             ),
             window=model_config.window,
             stride=train_config.stride,

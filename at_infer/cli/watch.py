@@ -89,6 +89,13 @@ def watch(
     one_series: OneSeries = False,
     on_missing_feature: OnMissingFeature = "error",
     max_gap: MaxGap = None,
+    interval: Annotated[
+        Literal["none"] | None,
+        typer.Option(
+            help="none: rows come one per interval already, for a model that was trained with --interval.",
+            rich_help_panel=INPUT,
+        ),
+    ] = None,
     threshold: Threshold = None,
     ratio: Ratio = None,
     false_alarms: FalseAlarms = None,
@@ -230,6 +237,7 @@ def watch(
             explain=explain or ("top" if told else "none"),
             on_missing_feature=on_missing_feature,
             max_gap=number_of_steps(max_gap),
+            interval=interval,
         )
         input_options = InputOptions(
             time_column=time_column, no_time=no_time, series_column=series_column, one_series=one_series

@@ -64,6 +64,11 @@ def score_on_workers(
     path = Path(engine).resolve()
     sha256 = file_sha256(path)
     with Scorer(PlanOnPaper(path) if is_plan(path) else path, options, EngineOptions(threads=1)) as scorer:
+        if scorer.grid is not None:
+            raise ConfigError(
+                f"interval: a cluster cannot put rows on a grid ({scorer.grid}); score without `ray`, or put the rows "
+                f"on it first and pass interval='none'"
+            )
         columns = (input_options or InputOptions()).columns(scorer.metadata, scorer.options.max_gap, mask=scorer.masks)
         check_names(columns, added_columns(scorer))
         for note in scorer.notes:

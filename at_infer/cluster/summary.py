@@ -51,6 +51,8 @@ def sum_up(
         output=output,
         engine=", ".join(f"{count} x {engine}" for engine, count in engines.most_common()),
         rows=rows,
+        input_rows=rows,
+        interval_s=None,
         series=len(found.series) - found.gaps + found.empty_series,
         windows=sum(result.windows for result in results),
         anomalies=sum(result.anomalies for result in results),

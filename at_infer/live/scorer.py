@@ -139,6 +139,11 @@ class StreamScorer:
             asked = self.scorer.engine_options.batch_size is not None
             self.batch_size = few if asked or self.scorer.engine.lanes < 2 else max(few, SMALL_BATCH)
             self.metadata, self.threshold = self.scorer.metadata, self.scorer.threshold
+            if self.scorer.grid is not None:
+                raise ConfigError(
+                    f"interval: rows of a stream are not put on a grid ({self.scorer.grid}); send one row per "
+                    f"interval, and pass interval='none'"
+                )
             if every > 1 and self.scorer.config.mode == "fusion":
                 raise ConfigError("every: mode fusion needs every row; leave it out, or choose another score mode")
             layout = replace(self.scorer.layout, stride=every)

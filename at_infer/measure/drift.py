@@ -92,11 +92,13 @@ def find_drift(
     options, read = options or DriftOptions(), input_options or InputOptions()
     if scores is not None:
         metadata = read_model_metadata(Path(model))
+        if metadata.grid is not None:
+            raise ConfigError(f"scores: {model} puts rows on a grid of {metadata.grid}; leave `scores` out")
         stream = RowStream(str(data), read.columns(metadata, max_gap=0))
         written = _WrittenScores(scores, metadata, Path(model), stream)
         return _compare(stream, written.known, written, metadata, options, str(model), observe)
     with _scorer(model, engine_options) as scorer:
-        stream = RowStream(str(data), read.columns(scorer.metadata))
+        stream = RowStream(str(data), read.columns(scorer.metadata, on_grid=scorer.on_grid))
         own = _OwnScores(scorer, stream.rows)
         return _compare(stream, own.known, own, scorer.metadata, options, str(model), observe)
 

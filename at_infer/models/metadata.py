@@ -20,7 +20,7 @@ from at_infer.config import (
 from at_infer.errors import AtInferError, ConfigError, EngineError
 from at_infer.models.agreement import check_knowledge
 from at_infer.models.season import Season
-from at_infer.models.spacing import Spacing
+from at_infer.models.spacing import Grid, Spacing
 from at_infer.untrusted import load_json, typed_fields
 
 FORMAT = 2
@@ -30,7 +30,7 @@ DIGEST = "digest"
 
 Graph = Literal["score", "associations"]
 
-ADDED = ("normal", "parent_sha256", "season", "spacing")  # None in models of earlier versions of at-infer
+ADDED = ("normal", "parent_sha256", "season", "spacing", "grid")  # None in models of earlier versions of at-infer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +70,8 @@ class Metadata:
     """To subtract from raw rows before the graph, by their times; None: the rows go in as they are."""
     spacing: Spacing | None = None
     """Of rows in time, which tells gaps; None if the training data had no time that can be subtracted."""
+    grid: Grid | None = None
+    """Times that rows are put on before anything else; None: they stay as they are."""
     precision: str
     fp32_ops: str
     """What stays in float32 in a graph of lower precision."""

@@ -1,6 +1,7 @@
-"""The usual time from row to row, learnt in training, and the gaps that it tells: where a series begins anew."""
+"""The usual time from row to row, learnt or asked for, and the gaps that it tells: where a series begins anew."""
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -14,7 +15,13 @@ Clock = Literal["date", "number"]
 MAX_GAP = 3
 """Steps that a series may pause without beginning anew, unless someone says otherwise."""
 
+MOST_GAP_ON_GRID = 1000
+"""Steps; each empty one becomes a row."""
+Resample = Literal["mean", "last"]
+"""Of the values of a step: their mean, or the last one."""
+
 Times = NDArray[np.float64]
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def check_max_gap(max_gap: int | None) -> None:
@@ -43,6 +50,49 @@ class Spacing(Config):
         """Time between two rows that is not yet a gap, rounded to whole steps; None: nothing is a gap."""
         steps = self.max_gap if max_gap is None else max_gap
         return (steps + 0.5) * self.step if steps else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid(Config):
+    """Times one interval apart, which rows are put on before anything else."""
+
+    interval_s: float
+    resample: Resample = "mean"
+
+    def __post_init__(self) -> None:
+        self._choice("resample", Resample)
+        if not 0.001 <= self.interval_s <= 366 * 86400.0:
+            raise ConfigError(f"interval: {self.interval_s:g} s is not between a millisecond and a year")
+
+    def __str__(self) -> str:
+        """For people: 5m (mean)."""
+        unit = next(unit for unit in ("d", "h", "m", "s") if self.interval_s % _UNITS_S[unit] == 0 or unit == "s")
+        return f"{self.interval_s / _UNITS_S[unit]:g}{unit} ({self.resample})"
+
+
+def choose_grid(interval: str | None, resample: Resample | None, recorded: Grid | None) -> Grid | None:
+    """What is asked for, or else what a model was trained with; an interval `none`: rows stay as they are."""
+    if interval is None and recorded is not None:
+        return recorded if resample is None else replace(recorded, resample=resample)
+    if interval is None or interval == "none":
+        if resample is not None:
+            raise ConfigError("resample: says how rows are put on a grid; give `interval` too, or leave it out")
+        return None
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)([smhd])", interval)
+    if found is None:
+        raise ConfigError(f"interval: {interval!r} is not a time like 30s, 5m or 1h")
+    usual = "mean" if recorded is None else recorded.resample
+    return Grid(interval_s=float(found[1]) * _UNITS_S[found[2]], resample=resample or usual)
+
+
+def grid_max_gap(asked: int | None, recorded: int = MAX_GAP) -> int:
+    """Steps of a grid that a series may pause; it must be able to, or one wrong time would fill the disk."""
+    if asked == 0:
+        raise ConfigError("max gap: rows on a grid need a limit, as empty steps become rows; give 1 or more")
+    steps = asked or recorded or MAX_GAP
+    if steps > MOST_GAP_ON_GRID:
+        raise ConfigError(f"max gap: {steps} is too large for rows on a grid; at most {MOST_GAP_ON_GRID}")
+    return steps
 
 
 def find_gaps(times: Times, longest_step: float, last: float | None = None) -> NDArray[np.int64]:

@@ -69,5 +69,6 @@ def scored_properties(scorer: Scorer) -> dict[str, str]:
         "delay": scorer.delay,
         "look_ahead": scorer.row_settings.lookahead,
         "options": scorer.options.to_dict(),
+        "grid": None if scorer.grid is None else scorer.grid.to_dict(),
     }
     return {f"at_infer.{name}": json.dumps(value, sort_keys=True) for name, value in facts.items()}

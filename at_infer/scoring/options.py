@@ -7,8 +7,9 @@ from at_infer.config import Align, Config, Level, ScoreMode
 from at_infer.engines import Provider
 from at_infer.errors import ConfigError
 from at_infer.models.metadata import Metadata
-from at_infer.models.spacing import check_max_gap
+from at_infer.models.spacing import Resample, check_max_gap, choose_grid
 from at_infer.tables.columns import BadTime, Columns
+from at_infer.tables.resample import OnGrid
 from at_infer.threads import check_threads
 from at_infer.thresholds.choose import check_threshold
 
@@ -48,6 +49,10 @@ class ScoreOptions(Config):
     """`mask`: a column that is absent, or has no values for a while, is left out of the score."""
     max_gap: int | None = None
     """More of the model's usual steps than this between two rows begin a new stretch of the series; 0: none do."""
+    interval: str | None = None
+    """Put rows on a grid first, one row every `30s`, `5m` or `1h`; `none`: they stay as they are."""
+    resample: Resample | None = None
+    """How: by the mean of the values in an interval, or by the last; None: the model's way, or the mean."""
     explain: Explain = "none"
     """`top`: the feature with the largest error; `all`: the error of every feature."""
 
@@ -59,6 +64,8 @@ class ScoreOptions(Config):
         self._choice("on_missing_feature", MissingFeature)
         check_threshold(self.threshold, self.ratio, self.false_alarms)
         check_max_gap(self.max_gap)
+        if self.interval is not None:
+            choose_grid(self.interval, self.resample, None)
         if self.align == "last" and self.short_series == "pad":
             raise ConfigError("short series: align='last' has no score before a full window; use skip instead of pad")
         if self.delay is not None and self.align != "last":
@@ -92,10 +99,12 @@ class InputOptions(Config):
         if self.no_time and self.time_column is not None:
             raise ConfigError("time: `no_time` excludes `time_column`; give one of them")
 
-    def columns(self, known: Metadata, max_gap: int | None = None, *, mask: bool = False) -> Columns:
+    def columns(
+        self, known: Metadata, max_gap: int | None = None, *, mask: bool = False, on_grid: OnGrid | None = None
+    ) -> Columns:
         """What is read of each file, for a model; `max_gap` is that of the scores, for which times are read.
 
-        With `mask`, a feature may be absent.
+        With `mask`, a feature may be absent; with `on_grid`, rows are put on a grid.
         """
         time = None if self.no_time else known.time_column if self.time_column is None else self.time_column
         if known.season is not None and time is None:
@@ -103,8 +112,14 @@ class InputOptions(Config):
                 "time: the model subtracts a season and needs the time of every row; leave `no_time` out, or "
                 "train with season='none'"
             )
+        if on_grid is not None and time is None:
+            raise ConfigError(
+                f"interval: rows without a time cannot be put on a grid of {on_grid.grid}; name `time_column`, or pass "
+                f"interval='none'"
+            )
         gaps = known.spacing is not None and known.spacing.longest_step(max_gap) is not None
         clock = "date" if known.season is not None else known.spacing.clock if known.spacing and gaps else None
+        clock = clock if on_grid is None else "date"
         return Columns(
             tuple(known.columns),
             time,
@@ -114,6 +129,7 @@ class InputOptions(Config):
             needs_clock=known.season is not None,
             on_bad_time=self.on_bad_time,
             may_be_absent=mask,
+            on_grid=on_grid,
         )
 
 

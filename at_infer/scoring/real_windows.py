@@ -7,11 +7,13 @@ import numpy as np
 from at_infer.config import Fill, ModelConfig, Scaler
 from at_infer.errors import DataError
 from at_infer.models.season import Season
+from at_infer.models.spacing import MAX_GAP, Grid, Spacing
 from at_infer.scoring.missing import Filler
 from at_infer.scoring.windows import Floats, window_starts
 from at_infer.tables import read_table
 from at_infer.tables.clock import NEEDED
 from at_infer.tables.keys import open_files
+from at_infer.tables.resample import OnGrid
 
 
 class WindowedModel(Protocol):
@@ -38,6 +40,14 @@ class WindowedModel(Protocol):
         """Subtracted from the rows."""
 
     @property
+    def spacing(self) -> Spacing | None:
+        """Tells which empty steps of a grid are filled."""
+
+    @property
+    def grid(self) -> Grid | None:
+        """Times that rows are put on."""
+
+    @property
     def scaler(self) -> Scaler:
         """Its mean fills gaps."""
 
@@ -52,13 +62,17 @@ def real_windows(source: str, model: WindowedModel, *, most: int | None = None) 
     The series column of the model counts if the file has it; rows that fill no window are left out.
     """
     series = model.series_column if model.series_column in open_files(source)[0].schema else None
-    season = model.season
+    season, on_grid = model.season, None
+    if model.grid is not None:
+        steps = MAX_GAP if model.spacing is None else model.spacing.max_gap
+        on_grid = OnGrid(model.grid, steps, carry=model.fill == "error")
     table = read_table(
         source,
         columns=model.columns,
         series_column=series,
-        time_column=None if season is None else model.time_column,
+        time_column=None if season is None and on_grid is None else model.time_column,
         clock=season is not None,
+        on_grid=on_grid,
     )
     if season is not None:
         if table.seconds is None:

@@ -42,6 +42,11 @@ class Summary:
     output: str
     engine: str
     rows: int
+    """Of the output."""
+    input_rows: int
+    """As many, unless rows were left out or put on a grid."""
+    interval_s: float | None
+    """Of the grid; None: the rows of the output are those of the input."""
     series: int
     windows: int
     anomalies: int
@@ -101,7 +106,9 @@ def score_file(
     model = Path(engine) if isinstance(engine, str | Path) else engine.path
     check_writable(output, overwrite=overwrite, inputs=[model, sidecar_path(model)], say=say)
     with Scorer(engine, options, engine_options) as scorer:
-        columns = (input_options or InputOptions()).columns(scorer.metadata, scorer.options.max_gap, mask=scorer.masks)
+        columns = (input_options or InputOptions()).columns(
+            scorer.metadata, scorer.options.max_gap, mask=scorer.masks, on_grid=scorer.on_grid
+        )
         stream = RowStream(str(source), columns)
         _refuse_output_as_input(stream, output)
         check_names(columns, added_columns(scorer))
@@ -220,7 +227,7 @@ def _score(scorer: Scorer, stream: RowStream, parts: Parts, batch_size: int, obs
                         times = None if chunk.times is None else chunk.times[part]
                         core.push(series, chunk.values[part], chunk.file, chunk.file_row + at, times)
                         writer.collect(core)
-                        observe(writer.done, stream.rows)
+                        observe(writer.done if scorer.grid is None else stream.read_rows, stream.rows)
                         if interrupt.requested:
                             raise KeyboardInterrupt
             if series is not None:
@@ -238,10 +245,10 @@ def _score(scorer: Scorer, stream: RowStream, parts: Parts, batch_size: int, obs
             writer.pass_on()  # rows that are final are kept
         with suppress(BaseException):
             writer.thread.close()
-    rows = stream.rows - stream.dropped_rows
+    rows = stream.rows - stream.dropped_rows if scorer.grid is None else stream.given_rows
     if writer.done != rows:
         raise DataError(f"{stream.source}: {rows} rows were promised, {writer.done} came")
-    observe(writer.done, stream.rows)
+    observe(writer.done if scorer.grid is None else stream.rows, stream.rows)
     verdicts = parts.count(stream.columns.series_keys)
     if verdicts.rows != rows:
         raise OutputError(f"{parts.output}: {verdicts.rows} rows were written instead of {rows}")
@@ -253,6 +260,8 @@ def _score(scorer: Scorer, stream: RowStream, parts: Parts, batch_size: int, obs
         output=str(parts.output),
         engine=scorer.engine.describe(),
         rows=counts.rows,
+        input_rows=stream.rows,
+        interval_s=None if scorer.grid is None else scorer.grid.interval_s,
         series=counts.series,
         windows=counts.windows,
         anomalies=verdicts.anomalies,

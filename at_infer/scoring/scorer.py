@@ -25,7 +25,7 @@ from at_infer.models.criterion import (
 )
 from at_infer.models.fusion import Fusion
 from at_infer.models.metadata import Metadata
-from at_infer.models.spacing import Clock, Times
+from at_infer.models.spacing import MAX_GAP, Clock, Spacing, Times, choose_grid, grid_max_gap
 from at_infer.models.views import LEVEL_STEP
 from at_infer.scoring.missing import SETTLE
 from at_infer.scoring.options import EngineOptions, ScoreOptions
@@ -34,6 +34,7 @@ from at_infer.scoring.series import Bools
 from at_infer.scoring.settings import Finisher, RowSettings, add_one_by_one
 from at_infer.scoring.windows import Floats, MovingMean, WindowLayout
 from at_infer.tables.clock import FOR_GAPS, NEEDED, times_to_numbers
+from at_infer.tables.resample import OnGrid
 from at_infer.thresholds.choose import choose_for_scoring
 
 BATCH_SIZES = (8, 16, 32)  # more was never faster on a CPU, and takes memory
@@ -108,7 +109,8 @@ class Scorer:
                 delay=split_delay(self.metadata.model, self.config.mode, self.delay)[0],
             )
             self._check_outputs()
-            if self.metadata.spacing is None and self.options.max_gap:
+            self.grid = choose_grid(self.options.interval, self.options.resample, self.metadata.grid)
+            if self.spacing is None and self.options.max_gap:
                 raise ConfigError(
                     f"max gap: {self.engine.path} does not know the usual time from row to row; leave it out, or train "
                     f"with a time column"
@@ -125,7 +127,8 @@ class Scorer:
         """Scores and verdicts of one series of rows (n,F), raw values in the order of the model's columns.
 
         A model with a season needs their times: datetime, numpy.datetime64 or ISO 8601 texts; so do gaps in time,
-        which begin the series anew, and which numbers tell as well if the training data had them.
+        which begin the series anew, and which numbers tell as well if the training data had them. They are scored as
+        they are: rows of a model with a grid must lie on it.
         """
         found = self.score_channels(rows, times)[:, 0]
         return Scores(found, self.verdict(found))
@@ -163,13 +166,28 @@ class Scorer:
         known = self.metadata
         if known.season is not None:
             return "date"
-        return None if known.spacing is None or self.longest_step is None else known.spacing.clock
+        return None if self.spacing is None or self.longest_step is None else self.spacing.clock
+
+    @property
+    def spacing(self) -> Spacing | None:
+        """The usual step of the rows that are scored: of their grid, or what was learnt in training."""
+        known, asked = self.metadata.spacing, self.options.max_gap
+        if self.grid is None:
+            return known
+        steps = grid_max_gap(asked, MAX_GAP if known is None else known.max_gap)
+        return Spacing(step=self.grid.interval_s, clock="date", max_gap=steps)
+
+    @property
+    def on_grid(self) -> OnGrid | None:
+        """How rows of files are put on a grid; None: they stay as they are."""
+        if self.grid is None or self.spacing is None:
+            return None
+        return OnGrid(self.grid, self.spacing.max_gap, carry=self.metadata.fill == "error" or self.masks)
 
     @property
     def longest_step(self) -> float | None:
         """A longer time from row to row is a gap; None: gaps are not looked for."""
-        known, asked = self.metadata.spacing, self.options.max_gap
-        return None if known is None else known.longest_step(asked)
+        return None if self.spacing is None else self.spacing.longest_step(self.options.max_gap)
 
     @property
     def masks(self) -> bool:
@@ -367,6 +385,8 @@ class Scorer:
                 f"{self.engine.path}: has circular padding, which reconstructs the last row of a window badly; rows "
                 f"are scored 1 row late (delay=0 changes that; or train anew)"
             )
+        if self.grid is not None and self.options.interval is None:
+            found.append(f"rows are put on a grid of {self.grid} as in training, the output has one row per step")
         return found
 
     def _check_outputs(self) -> None:

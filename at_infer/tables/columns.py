@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from at_infer.models.spacing import Clock
+from at_infer.tables.resample import OnGrid
 
 BadTime = Literal["error", "drop", "ignore"]
 """A time that does not rise is an error, its row is left out, or it counts like any other."""
@@ -35,9 +36,12 @@ class Columns:
     """How the times of the rows must count to be of use; None: nobody wants them."""
     needs_clock: bool = False
     """Is it an error if they do not count like that? Otherwise gaps in time stay unknown, which is said."""
-    on_bad_time: BadTime = "error"
+    on_bad_time: BadTime | None = "error"
+    """None: an error without a way on."""
     may_be_absent: bool = False
     """Is a feature without a column read as if all its values were missing?"""
+    on_grid: OnGrid | None = None
+    """Rows are put on a grid of times before anybody sees them; None: they stay as they are."""
 
     @property
     def keys(self) -> list[str]:

@@ -17,6 +17,7 @@ from at_infer.tables.clock import FOR_GAPS, NEEDED, clock_fits, column_times, fi
 from at_infer.tables.columns import Columns
 from at_infer.tables.files import InputFile, listed, reading, source_files
 from at_infer.tables.order import SeriesAndTime
+from at_infer.tables.resample import OnGrid, Resampler, Steps, check_grid, time_column
 
 CHUNK_CELLS = 1 << 20  # cells of a chunk: 4 MB as float32
 
@@ -58,6 +59,38 @@ class Chunk:
             yield first, end, name
 
 
+class _SeriesOnGrid:
+    """One series on its way onto a grid."""
+
+    def __init__(self, name: str, how: OnGrid, columns: Columns) -> None:
+        self.time_column = str(columns.time_column)
+        self.starts = [(0, name)]
+        """Empty once the series has begun."""
+        self.resampler = Resampler(how, len(columns.features))
+
+    def add(self, stream: "RowStream", chunk: Chunk, first: int, end: int) -> Iterator[Chunk]:
+        """Some of its rows."""
+        if first == end:  # an empty file is a series too
+            yield Chunk(chunk.file, stream.given_rows, chunk.values, chunk.carried, self.starts)
+            return
+        assert chunk.times is not None
+        self.file, self.keys = chunk.file, chunk.carried[first : first + 1]
+        for steps in self.resampler.add(chunk.times[first:end], chunk.values[first:end]):
+            yield self._chunk(stream, steps)
+
+    def end(self, stream: "RowStream") -> Iterator[Chunk]:
+        """No more rows of it."""
+        for steps in self.resampler.end():
+            yield self._chunk(stream, steps)
+
+    def _chunk(self, stream: "RowStream", steps: Steps) -> Chunk:
+        name, count = self.time_column, len(steps.values)
+        times = time_column(name, steps, self.keys[name].dtype)
+        carried = pl.DataFrame([times if key.name == name else key.new_from_index(0, count) for key in self.keys])
+        starts, self.starts = self.starts, []
+        return Chunk(f"{self.file}, put on a grid", stream.given_rows, steps.values, carried, starts, steps.seconds)
+
+
 class RowStream:
     """The rows behind a file, folder, Hive tree, glob or URL; features are found by name."""
 
@@ -70,6 +103,10 @@ class RowStream:
         self.source, self.columns = str(source.path) if isinstance(source, InputFile) else source, columns
         self.dropped_rows = 0
         """Left out of the chunks so far, because their times do not rise."""
+        self.read_rows = 0
+        """Rows of the input that are in the chunks so far."""
+        self.given_rows = 0
+        """Rows of the chunks so far: the same, unless they are put on a grid."""
         self.rows = sum(file.rows for file in files)
         if self.rows == 0:
             raise DataError(f"{self.source}: has no rows")
@@ -118,7 +155,29 @@ class RowStream:
         return read_times(chunk.carried[self.columns.time_column], self.clock, chunk.file)
 
     def chunks(self, files: Iterable[InputFile] | None = None) -> Iterator[Chunk]:
-        """All rows, in order of the files and of the rows in them; or those of other files, which come one by one."""
+        """All rows, in order of the files and of the rows in them; or those of other files, which come one by one.
+
+        They are the rows of a grid, if the columns ask for one.
+        """
+        self.read_rows = self.given_rows = 0
+        for chunk in self._rows(files) if self.columns.on_grid is None else self._on_grid(self.columns.on_grid, files):
+            yield chunk
+            self.given_rows += len(chunk.values)
+
+    def _on_grid(self, how: OnGrid, files: Iterable[InputFile] | None) -> Iterator[Chunk]:
+        """The same series with one row per step; numbers of rows in messages are those of the output."""
+        series: _SeriesOnGrid | None = None
+        for chunk in self._rows(files):
+            for first, end, name in chunk.runs():
+                if name is not None:
+                    yield from () if series is None else series.end(self)
+                    series = _SeriesOnGrid(name, how, self.columns)
+                assert series is not None
+                yield from series.add(self, chunk, first, end)
+        yield from () if series is None else series.end(self)
+
+    def _rows(self, files: Iterable[InputFile] | None) -> Iterator[Chunk]:
+        """Rows as they are in the files."""
         done, columns = 0, self.columns
         order = SeriesAndTime(columns.time_column, columns.series_column, columns.on_bad_time)
         self.dropped_rows = 0
@@ -150,6 +209,7 @@ class RowStream:
             carried, times = carry(frame, row, str(file.path), columns), wanted_times(frame, str(file.path), columns)
             chunk = Chunk(str(file.path), first, values, carried, starts, times)
             self.dropped_rows += len(left_out)
+            self.read_rows += len(values)
             yield from chunk.without(left_out) if left_out else (chunk,)
 
 
@@ -183,6 +243,9 @@ def check_columns(file: InputFile, head: InputFile, columns: Columns) -> None:
     if columns.needs_clock and not clock_fits(file.schema[str(columns.time_column)], "date"):
         name = str(columns.time_column)
         raise DataError(f"{file.path}: column {name!r} is {file.schema[name]}; {NEEDED}")
+    if columns.on_grid is not None:
+        name = str(columns.time_column)
+        check_grid(file.schema[name], columns.on_grid.grid, f"{file.path}: column {name!r}")
     for name in keys:
         dtype, first = file.schema[name], head.schema[name]
         if dtype.is_nested():

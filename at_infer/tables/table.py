@@ -14,8 +14,11 @@ from at_infer.models.spacing import Clock, Times
 from at_infer.output import atomic_path
 from at_infer.tables import files as input_files
 from at_infer.tables.clock import column_times, is_clock
+from at_infer.tables.columns import Columns
 from at_infer.tables.files import InputFile, listed, reading, source_files
 from at_infer.tables.order import SeriesAndTime
+from at_infer.tables.resample import OnGrid
+from at_infer.tables.row_stream import RowStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ class Table:
     """Seconds since 1970, or numbers; None if nobody asked, or if the time column holds neither."""
     clock: Clock | None = None
     """Which of them."""
+    read_rows: int = 0
+    """Before they were put on a grid."""
 
     @property
     def seconds(self) -> Times | None:
@@ -62,11 +67,13 @@ def read_table(
     time_column: str | None = None,
     series_column: str | None = None,
     clock: bool = False,
+    on_grid: OnGrid | None = None,
 ) -> Table:
     """Read the features of all rows as float32, without ever holding more than a part in another type.
 
     Features are `columns`, or every numeric column that is not excluded and is neither time nor series. Time
     must rise within each series, and the rows of a series must be together. With `clock`, times are kept.
+    With `on_grid`, rows are put on a grid of times while they are read.
     """
     given, source = source, source if isinstance(source, str) else str(source.path)
     if isinstance(given, str):
@@ -77,6 +84,9 @@ def read_table(
         raise DataError(f"{source}: has no rows")
     keys = [key for key in (time_column, series_column) if key is not None]
     names, ignored = _choose(files, columns, exclude, keys)
+    if on_grid is not None:
+        read = Columns(tuple(names), time_column, series_column, False, clock="date", on_bad_time=None, on_grid=on_grid)
+        return _read_on_grid(source, read, ignored)
 
     rows = sum(file.rows for file in files)
     try:
@@ -106,7 +116,21 @@ def read_table(
                 for k, name in enumerate(part, start=j):
                     block[first : first + chunk.height, k] = chunk[name].to_numpy()  # nulls become NaN
         done += file.rows
-    return Table(source, names, values, order.finish(rows), ignored, times, kind)
+    return Table(source, names, values, order.finish(rows), ignored, times, kind, rows)
+
+
+def _read_on_grid(source: str, columns: Columns, ignored: list[str]) -> Table:
+    stream = RowStream(source, columns)
+    values, times, series = list[NDArray[np.float32]](), list[Times](), dict[str, int]()
+    name = ""
+    for chunk in stream.chunks():
+        name = chunk.starts[0][1] if chunk.starts else name
+        series[name] = series.get(name, 0) + len(chunk.values)
+        values.append(chunk.values)
+        times.append(np.empty(0) if chunk.times is None else chunk.times)
+    rows = np.concatenate(values)
+    names = list(columns.features)
+    return Table(source, names, rows, list(series.items()), ignored, np.concatenate(times), "date", stream.read_rows)
 
 
 def rising_columns(table: Table) -> list[str]:

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from at_infer.errors import ConfigError, DataError
-from at_infer.models.spacing import Spacing
+from at_infer.models.spacing import Grid, Spacing
 from tests.checkpoints import checkpoint
 from tests.conftest import WriteParquet
 from training.checkpoint import Checkpoint
@@ -103,3 +103,26 @@ def test_a_checkpoint_keeps_the_spacing_and_one_without_it_can_be_read(tmp_path:
     del content["spacing"]
     torch.save(content, tmp_path / "old.pt")
     assert Checkpoint.load(tmp_path / "old.pt").spacing is None
+
+
+def test_training_rows_are_put_on_a_grid_which_is_kept(write_parquet: WriteParquet, tmp_path: Path) -> None:
+    seconds = np.arange(0, 600.0, 2.5)
+    path = write_parquet("x.parquet", rows(seconds))
+    grid = Grid(interval_s=10.0)
+    data = loaded(path, grid=grid)
+    assert data.train.rows + data.validation.rows == 60
+    means = rows(seconds).select("a", "b").to_numpy().reshape(60, 4, 2).mean(axis=1)
+    np.testing.assert_allclose(
+        data.train.values[:48] * data.scaler.scale + data.scaler.mean, means[:48], rtol=1e-4, atol=1e-5
+    )
+    assert data.spacing == Spacing(step=10.0, clock="date", max_gap=3)
+    assert data.notes == ["240 rows are put on a grid of 10s (mean): 60 rows"]
+    kept = replace(checkpoint(), spacing=data.spacing, grid=data.grid)
+    kept.save(tmp_path / "x.pt")
+    assert Checkpoint.load(tmp_path / "x.pt").grid == grid
+    with pytest.raises(DataError, match=r"most rows are more than 3 intervals of 0.5s \(mean\) apart"):
+        loaded(path, grid=Grid(interval_s=0.5))
+    with pytest.raises(ConfigError, match="interval: rows without a time"):
+        DataConfig(source=str(path), grid=grid)
+    with pytest.raises(ConfigError, match="max gap: rows on a grid need a limit"):
+        loaded(path, grid=grid, max_gap=0)
