@@ -13,6 +13,7 @@ from at_infer.tables.clock import seconds_of
 Time = int | float | str
 """Time of a row as its column has it, dates as ISO 8601; or the number of the row."""
 State = Literal["open", "closed"]
+Kind = Literal["anomaly", "missing feature"]
 
 
 class Cause(NamedTuple):
@@ -31,6 +32,8 @@ class Incident:
 
     id: str
     """Of model, series and begin: the same after a restart, in `score`, `watch` and on a cluster."""
+    kind: Kind = "anomaly"
+    """Scores above the threshold, or a feature without values, which has no score."""
     series: str
     """Empty if there is only one."""
     state: State
@@ -68,6 +71,7 @@ class Incident:
     def as_json(self) -> dict[str, Any]:
         """JSON values by name, documented in docs/scoring.md; a number that JSON does not have is null."""
         return {
+            "kind": self.kind,
             "id": self.id,
             "series": self.series,
             "state": self.state,

@@ -7,7 +7,8 @@ from typing import Any, Self
 from at_infer.incidents.rules import IncidentRules
 from at_infer.incidents.tracker import Event, Evidence, IncidentTracker
 from at_infer.live.delivery import Delivery
-from at_infer.live.scorer import Pushed, SeriesName, StreamScorer
+from at_infer.live.outages import Outages
+from at_infer.live.scorer import FeatureChange, Pushed, SeriesName, StreamScorer
 from at_infer.live.tally import Tally
 from at_infer.models.fusion import LABELS
 from at_infer.scoring.scorer import Scorer
@@ -33,14 +34,21 @@ class LiveIncidents:
     ) -> None:
         self.tally, self.deliveries = tally, deliveries
         self.trackers: dict[SeriesName, IncidentTracker] = {}
+        self.outages = Outages()
         self.use(stream, rules)
 
     def use(self, stream: StreamScorer, rules: IncidentRules) -> None:
         """The engine that scores from now on; incidents that are open keep their ids."""
-        self.scorer, self.rules = stream.scorer, rules
+        self.scorer, self.rules, self.outage_rows = stream.scorer, rules, stream.outage_rows
         for name, tracker in self.trackers.items():
             self.trackers[name] = self._tracker(name, tracker.model if tracker.current else None)
             self.trackers[name].recall(tracker.remember())
+
+    def add_outage(self, change: FeatureChange, series: Any, time: Any) -> list[Event]:
+        """One of `Pushed.outages`, before `add` is told of the same rows."""
+        model, threshold = self.scorer.metadata.checkpoint_sha256, self.rules.open_at
+        told = self.outages.add(change, series, time, after_rows=self.outage_rows, model=model, threshold=threshold)
+        return self._tell(told)
 
     def add(self, pushed: Pushed, *, by_series: bool, by_time: bool) -> list[Event]:
         """Rows that are final, of any series; the time of a row is its number if it has no other."""
@@ -52,6 +60,8 @@ class LiveIncidents:
         for name in pushed.dropped:
             if name in self.trackers:
                 events += self.trackers.pop(name).end()
+        if pushed.dropped:
+            events += self.outages.end(self.rules.open_at, pushed.dropped)
         for name, at in rows.items():
             if name not in self.trackers:
                 self.trackers[name] = self._tracker(name)
@@ -66,7 +76,8 @@ class LiveIncidents:
 
     def end(self) -> list[Event]:
         """Nobody goes on from here: what is open is told as it is."""
-        return self._tell([event for tracker in self.trackers.values() for event in tracker.end()])
+        open_scores = [event for tracker in self.trackers.values() for event in tracker.end()]
+        return self._tell([*open_scores, *self.outages.end(self.rules.open_at)])
 
     def __enter__(self) -> Self:
         return self
@@ -83,12 +94,14 @@ class LiveIncidents:
             for name, tracker in self.trackers.items()
         ]
 
-    def recall(self, kept: Sequence[KeptTracker]) -> None:
+    def recall(self, kept: Sequence[KeptTracker], outages: Sequence[dict[str, Any]] = ()) -> None:
         """Go on where `remember` was asked: nothing opens a second time."""
         for one in kept:
             self.trackers[one.series] = self._tracker(one.series, one.model)
             self.trackers[one.series].recall(one.tracker)
-        self.tally.incidents_open = sum(tracker.current is not None for tracker in self.trackers.values())
+        self.outages.recall(outages)
+        of_scores = sum(tracker.current is not None for tracker in self.trackers.values())
+        self.tally.incidents_open = of_scores + self.outages.open
 
     def _tracker(self, name: SeriesName, model: str | None = None) -> IncidentTracker:
         scorer = self.scorer

@@ -29,6 +29,8 @@ def sentence(event: Event) -> str:
     where = f" on {one.series}" if one.series else ""
     what = {"opened": "opened", "worse": "got worse", "closed": "is over"}[event.kind]
     how_long = f"from {one.begin} to {one.end} ({one.rows} rows)" if event.kind == "closed" else f"since {one.begin}"
+    if one.kind == "missing feature":
+        return f"Incident {one.id}{where} {what}: {one.causes[0].feature} has no value {how_long}"
     why = "".join(f", {text}" for text in _causes(one))
     return f"Incident {one.id}{where} {what}: {one.ratio:.2f} times the threshold {how_long}{why}"
 

@@ -5,6 +5,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
+from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -29,6 +30,10 @@ SeriesName = Hashable
 
 MAX_SERIES = 10_000
 SMALL_BATCH = 32  # windows of a small network, whose series are then worked on together
+OUTAGE_S = 600.0
+"""Without a value of a feature, worth an incident, but at least as many rows as a message."""
+OUTAGE_ROWS = 60
+"""The same for a model that does not know how long a row takes."""
 
 
 class StreamScore(NamedTuple):
@@ -50,6 +55,8 @@ class FeatureChange(NamedTuple):
     is_back: bool
     rows: int
     """How many it has been without a value."""
+    series_row: int
+    """The row that shows it, counted within the series."""
 
 
 @dataclass(slots=True)
@@ -71,6 +78,8 @@ class Pushed:
     """What should be told once."""
     features: list[FeatureChange] = field(default_factory=list)
     """Features that have gone missing, or are back."""
+    outages: list[FeatureChange] = field(default_factory=list)
+    """The same for incidents: from the first row without a value, and each time as many more as are worth one."""
     refused: dict[int, str] = field(default_factory=dict)
     """Rows that were not taken, and why. The series goes on as if they had not come."""
     dropped: list[SeriesName] = field(default_factory=list)
@@ -92,6 +101,8 @@ class LiveSeries:
     """Of its last row."""
     waiting: deque[Any] = field(default_factory=deque)
     """Tags of rows that are not final."""
+    rows: int = 0
+    """That have come."""
 
 
 @dataclass(slots=True)
@@ -344,17 +355,31 @@ class StreamScorer:
             gone = None if before.missing is None else before.missing.run.copy()
             self.core.push(state, values[numbers[begin:end]], times=None if times is None else times[begin:end])
             if gone is not None:
-                pushed.features += self._feature_changes(numbers[begin], gone, state.stretch)
+                self._note_features(numbers[begin], gone, known, pushed)
+            known.rows += end - begin
             if state.stretch is not before:
                 taken.setdefault(before, _Taken(known)).gap = numbers[begin]
             taken.setdefault(state.stretch, _Taken(known)).rows += numbers[begin:end]
 
-    def _feature_changes(self, i: int, before: NDArray[np.int64], now: Stretch) -> Iterator[FeatureChange]:
-        assert now.missing is not None
-        after = now.missing.run
-        for j in np.flatnonzero((after == TOLD_AFTER) | ((before >= TOLD_AFTER) & (after == 0))).tolist():
-            is_back = after[j] == 0
-            yield FeatureChange(i, self.metadata.columns[j], bool(is_back), int(before[j] if is_back else after[j]))
+    @property
+    def outage_rows(self) -> int:
+        """Rows without a value of a feature that are worth an incident."""
+        spacing = self.metadata.spacing
+        known = spacing is not None and spacing.clock == "date"
+        return max(TOLD_AFTER, ceil(OUTAGE_S / spacing.step)) if spacing is not None and known else OUTAGE_ROWS
+
+    def _note_features(self, i: int, before: NDArray[np.int64], known: LiveSeries, pushed: Pushed) -> None:
+        """What row `i` shows of features that have no value, or have one again."""
+        missing, worth_one = known.state.stretch.missing, self.outage_rows
+        assert missing is not None
+        for j in np.flatnonzero((before > 0) | (missing.run > 0)).tolist():
+            run = int(missing.run[j])
+            rows = run or int(before[j])
+            change = FeatureChange(i, self.metadata.columns[j], run == 0, rows, known.rows)
+            if rows == TOLD_AFTER if run else rows >= TOLD_AFTER:
+                pushed.features.append(change)
+            if run in (0, 1) or run % worth_one == 0:
+                pushed.outages.append(change)
 
     def _times(self, known: LiveSeries, pushed: Pushed) -> Times | None:
         """Time of the row that came last, for the season and for gaps."""

@@ -56,6 +56,7 @@ def _describe(name: Any, known: "LiveSeries") -> dict[str, Any]:
         "name": name,
         "time": None if known.time is None else as_json(known.time[1]),
         "waiting": list(known.waiting),
+        "rows": known.rows,
         "numbers": {name: value for name, value in kept.items() if name not in arrays},
         "shapes": {name: list(array.shape) for name, array in arrays.items()},
     }
@@ -116,7 +117,10 @@ def _series(
         state.recall(kept)
         time = entry["time"]
         waiting = deque(tuple(tag) if isinstance(tag, list) else tag for tag in entry["waiting"])
-        yield entry["name"], LiveSeries(state, None if time is None else (moment(time), time), waiting)
+        yield (
+            entry["name"],
+            LiveSeries(state, None if time is None else (moment(time), time), waiting, int(entry.get("rows", 0))),
+        )
     if file.read() != crc.to_bytes(4, "little"):
         raise DataError(f"{path}: is damaged; remove it to start afresh")
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from json.encoder import encode_basestring
 from pathlib import Path
@@ -117,7 +117,8 @@ class Watch:
         self._saved_at = time.monotonic()
         if self.state is not None:
             incidents = () if self.incidents is None else tuple(self.incidents.remember())
-            kept = Kept(row=self.row, position=self.lines.position(), incidents=incidents)
+            outages = () if self.incidents is None else tuple(self.incidents.outages.remember())
+            kept = Kept(row=self.row, position=self.lines.position(), incidents=incidents, outages=outages)
             self.stream.save(self.state, kept.to_dict())
 
     def _reload(self, reloader: Reloader) -> None:
@@ -193,22 +194,29 @@ class Watch:
             self._bad(pending.lines[i], series + what)
         if pushed.dropped:
             self._say_dropped(pushed)
+        outages = []
+        for change in pushed.outages if self.incidents is not None else ():
+            series = "" if reader.series_column is None else pending.series[change.row]
+            outages.append(
+                (change, series, (pending.rows if reader.time_column is None else pending.times)[change.row])
+            )
         pending.clear()
-        self._finish(pushed)
+        self._finish(pushed, outages)
         self._compare_share()
         if self.metrics is not None:
             latency_s = time.monotonic() - pending.since
             by_series = reader.series_column is not None
             self.metrics.answer(self.stream, pushed, by_series=by_series, latency_s=latency_s)
 
-    def _finish(self, pushed: Pushed) -> None:
+    def _finish(self, pushed: Pushed, outages: Sequence[tuple[FeatureChange, Any, Any]] = ()) -> None:
         """Rows that are final: their lines, then what they say of incidents."""
         answer = self._answer(pushed)
         if self.only == "rows":
             self._write(answer)
         if self.incidents is not None:
             by_series, by_time = self.reader.series_column is not None, self.reader.time_column is not None
-            self._write_events(self.incidents.add(pushed, by_series=by_series, by_time=by_time))
+            events = [event for outage in outages for event in self.incidents.add_outage(*outage)]
+            self._write_events(events + self.incidents.add(pushed, by_series=by_series, by_time=by_time))
 
     def _write_events(self, events: list[Event]) -> None:
         if self.only == "incidents":

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,12 @@ def test_a_sentence_says_where_how_bad_since_when_and_why():
     ended = sentence(event("closed", series="", causes=(), peak_score=math.inf))
     span = "from 2026-03-01T10:00:00 to 2026-03-01T10:05:00 (6 rows)"
     assert ended == f"Incident {'0' * 12} is over: inf times the threshold {span}"
+
+
+def test_a_sentence_about_a_missing_feature_has_no_score():
+    opened = event(causes=(Cause("f01", 1.0),), peak_score=math.nan)
+    begun = sentence(opened._replace(incident=replace(opened.incident, kind="missing feature")))
+    assert begun == f"Incident {'0' * 12} on pump 7 opened: f01 has no value since 2026-03-01T10:00:00"
 
 
 def test_slack_gets_a_text_without_its_control_characters():
