@@ -387,6 +387,12 @@ class Scorer:
             )
         if self.grid is not None and self.options.interval is None:
             found.append(f"rows are put on a grid of {self.grid} as in training, the output has one row per step")
+        elif self.grid is not None and self.grid != self.metadata.grid:
+            known = "as they were" if self.metadata.grid is None else f"on a grid of {self.metadata.grid}"
+            found.append(
+                f"rows are put on a grid of {self.grid}, the model was trained on rows {known}: its threshold may not "
+                f"fit"
+            )
         return found
 
     def _check_outputs(self) -> None:

@@ -56,6 +56,7 @@ def _time(value: Any, kind: pl.DataType) -> Any:
 def _schema(time: pl.DataType) -> dict[str, Any]:
     cause = pl.Struct({"feature": pl.String, "share": pl.Float64, "view": pl.String})
     return {
+        "kind": pl.String,
         "id": pl.String,
         "series": pl.String,
         "state": pl.String,

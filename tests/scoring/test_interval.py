@@ -104,6 +104,10 @@ def test_the_command_says_that_the_output_has_other_rows(edited: Edit, run_cli: 
     answer: Answer = run_cli(*words)
     assert "note: rows are put on a grid of 1m (mean) as in training, the output has one row per step" in answer.err
     assert "input rows, put on a grid: one row every 60 s" in answer.out
+    answer = run_cli(*words, "--overwrite", "--interval", "2m")
+    assert (
+        "grid of 2m (mean), the model was trained on rows on a grid of 1m (mean): its threshold may not" in answer.err
+    )
     answer = run_cli(*words, "--overwrite", "--interval", "60")
     assert (answer.code, answer.err) == (1, "error: interval: '60' is not a time like 30s, 5m or 1h\n")
 
