@@ -119,7 +119,7 @@ def test_every_option_reaches_the_run(run_cli: Cli, plain_models: Path, out: Pat
     assert (told["series"], told["short_series"], told["batch_size"]) == (3, 1, 3)
     assert (told["score_mode"], told["threshold"], told["bad_windows"]) == ("paper", 0.25, 2)
     assert pl.read_parquet(out / "s.parquet").columns == [
-        *("s", "t", "score", "is_anomaly", "top_feature", "top_feature_share", "error"),
+        *("s", "t", "score", "is_anomaly", "top_feature", "top_feature_share", "error", "onset"),
     ]
     recorded = pl.read_parquet_metadata(out / "s.parquet")
     expected = {"mode": "paper", "temperature": 50.0, "smooth": 3, "normalise_errors": True, "level": "recent"}
