@@ -29,6 +29,10 @@ class MissingExtraError(AtInferError):
     """An optional dependency is not installed."""
 
 
+class NotFittedError(AtInferError, AttributeError):
+    """A detector that has learnt nothing yet; its attributes, such as `threshold_`, are not there for `hasattr`."""
+
+
 class EngineError(AtInferError):
     """An exported model that cannot be opened or run here."""
 

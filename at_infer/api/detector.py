@@ -30,7 +30,7 @@ from at_infer.config import (
     check_ratio,
     check_temperature,
 )
-from at_infer.errors import AtInferError, ConfigError, DataError, MissingExtraError, OutputError
+from at_infer.errors import ConfigError, DataError, MissingExtraError, NotFittedError, OutputError
 from at_infer.output import atomic_path, check_writable
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.windows import Floats
@@ -341,7 +341,7 @@ class Detector:
 
     def _known(self) -> tuple[bytes, bytes]:
         if self._fitted is None:
-            raise AtInferError("detector: is not fitted; call fit or Detector.load first")
+            raise NotFittedError("detector: is not fitted; call fit or Detector.load first")
         return self._fitted
 
     def _take(self, checkpoint: "Checkpoint", written: bytes | None = None) -> None:

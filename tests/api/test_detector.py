@@ -160,6 +160,7 @@ def test_parameters_are_told_and_set_by_name() -> None:
 def test_errors_of_training_speak_of_parameters(fitted: Detector) -> None:
     with pytest.raises(AtInferError, match="detector: is not fitted; call fit"):
         Detector().score(pumps())
+    assert not hasattr(Detector(), "n_features_in_")
     cases: list[tuple[dict[str, Any], pl.DataFrame | list[float], str]] = [
         ({}, pumps().drop("flow", "heat").with_columns(n=pl.lit("x")), "table: has no numeric column"),
         ({}, pumps(5), "table: the longest training part has 4 rows, .* or a smaller `window`"),
