@@ -31,6 +31,7 @@ from at_infer.config import (
     check_temperature,
 )
 from at_infer.errors import ConfigError, DataError, MissingExtraError, NotFittedError, OutputError
+from at_infer.models.spacing import Resample, choose_grid
 from at_infer.output import atomic_path, check_writable
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.windows import Floats
@@ -91,6 +92,8 @@ class Detector:
         fill: Fill = "error",
         season: SeasonChoice | None = None,
         max_gap: int | None = None,
+        interval: str | None = None,
+        resample: Resample | None = None,
         score_mode: ScoreMode | None = None,
         temperature: float | None = None,
         smooth: int | None = None,
@@ -111,7 +114,7 @@ class Detector:
         self.head_rule, self.distance, self.layer, self.seed = head_rule, distance, layer, seed
         self.precision, self.compile, self.columns, self.exclude = precision, compile, columns, exclude
         self.validation, self.fill, self.season, self.max_gap = validation, fill, season, max_gap
-        self.score_mode = score_mode
+        self.score_mode, self.interval, self.resample = score_mode, interval, resample
         self.temperature, self.smooth, self.normalise_errors, self.level = temperature, smooth, normalise_errors, level
         self.ratio, self.device, self.threads, self.verbose = ratio, device, threads, verbose
         self.options, self.engine_options = options, engine_options
@@ -167,6 +170,7 @@ class Detector:
                     fill=self.fill,
                     season=self.season or ("none" if preset == "paper" else "auto"),
                     max_gap=self.max_gap,
+                    grid=choose_grid(self.interval, self.resample, None),
                 ),
                 window=model_config.window,
                 stride=train_config.stride,

@@ -56,6 +56,8 @@ class Scorer(scoring.Scorer):
         training data; `no_time` and `one_series` say that there are none. The index of a pandas frame counts as a
         column of its name.
 
+        A model that puts rows on a grid of times gives back the rows of the grid: time, series and scores.
+
         An array has the columns of the model in their order; a model with a season needs `times` of its rows:
         datetime, numpy.datetime64 or ISO 8601 texts.
         """
@@ -66,14 +68,16 @@ class Scorer(scoring.Scorer):
         if times is not None:
             raise ConfigError("times: are for arrays; name the column of a table with time=...")
         chosen = InputOptions(time_column=time, series_column=series, no_time=no_time, one_series=one_series)
-        columns = chosen.columns(self.metadata, self.options.max_gap, mask=self.masks)
+        columns = chosen.columns(self.metadata, self.options.max_gap, mask=self.masks, on_grid=self.on_grid)
         frame = read_frame(rows, _names(columns))
         stream = RowStream(as_file(frame), columns)
         run = _Run(self, columns, self.batch_size_for(stream.rows))
         for chunk in stream.chunks():
             run.add(chunk)
         run.end()
-        channels, incidents = run.take(stream.rows)
+        channels, incidents = run.take(run.ready)
+        if self.on_grid is not None:  # the rows of the grid are others than those of the table
+            return Result.of(self, channels, incidents, None, run.keys)
         return Result.of(self, channels, incidents, rows, frame)
 
     def stream(
@@ -94,6 +98,8 @@ class Scorer(scoring.Scorer):
         ...     results = list(scorer.stream(frame.iter_slices(1000)))
         """
         chosen = InputOptions(time_column=time, series_column=series, no_time=no_time, one_series=one_series)
+        if self.on_grid is not None:
+            raise ConfigError("interval: tables of a stream are not put on a grid; use score, or interval='none'")
         columns = chosen.columns(self.metadata, self.options.max_gap, mask=self.masks)
         run = _Run(self, columns, self.batch_size_for(0))
         waiting: deque[_Batch] = deque()
@@ -138,7 +144,7 @@ class _Run:
         self.scorer, self.key = scorer, columns.time_column or ("row" if not columns.keys else None)
         self.core = scorer.rows(batch_size)
         self.series: SeriesState | None = None
-        self.carried = CarriedRows()
+        self.carried, self.keys = CarriedRows(), Frame()
         self.channels: list[Floats] = []
         self.ready = 0
         """Rows whose scores are final and were not taken."""
@@ -176,8 +182,8 @@ class _Run:
         found = np.concatenate(self.channels)
         self.channels, channels = [found[count:]], found[:count]
         self.ready -= count
-        keys = self.carried.take(count)
-        times = None if self.key is None else keys[self.key]
+        self.keys = self.carried.take(count)
+        times = None if self.key is None else self.keys[self.key]
         events: list[Event] = []
         at = 0
         while at < count:

@@ -4,6 +4,7 @@ import json
 import pickle
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -260,6 +261,18 @@ def test_a_notebook_shows_scores_threshold_and_the_worst_incidents(edited: Edit)
     assert "<b>a" in [cell.text for cell in page.iter("td")]
     assert "http" not in result._repr_html_()
     assert "0 rows" in nothing._repr_html_()
+
+
+def test_rows_on_a_grid_come_back_as_the_rows_of_the_file(edited: Edit, score: Score) -> None:
+    frame, engine = machines(100, 80), edited(**KEYS)
+    expected = score(frame, engine=engine, interval="2m")
+    with Scorer(engine, ScoreOptions(interval="2m")) as scorer:
+        result = scorer.score(to_pandas(frame) if find_spec("pandas") else frame)
+        with pytest.raises(ConfigError, match="interval: tables of a stream are not put on a grid"):
+            next(scorer.stream([frame]))
+    assert len(result.score) == expected.frame.height < frame.height
+    np.testing.assert_array_equal(result.score, expected.score)
+    assert result.table.columns == expected.frame.columns
 
 
 def test_dir_shows_exactly_the_public_names() -> None:
