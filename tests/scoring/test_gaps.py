@@ -17,6 +17,7 @@ from at_infer.engines import Engine
 from at_infer.errors import ConfigError, DataError, EngineError
 from at_infer.models.spacing import Spacing, find_gaps
 from at_infer.scoring.rows import RowScorer
+from at_infer.scoring.scorer import Scorer as FileScorer
 from at_infer.scoring.settings import RowSettings
 from at_infer.scoring.windows import MovingMean, WindowLayout
 from tests.checkpoints import WINDOW
@@ -186,15 +187,15 @@ def test_a_run_that_stopped_between_gaps_goes_on_with_the_same_scores(
 ) -> None:
     frame, options = timed(90, 7, 200, 130), {"engine": model, "batch_size": 1}
     whole = score(frame, **options)
-    run, calls = Scorer.score_windows, iter(range(1000))
+    run, calls = FileScorer.score_windows, iter(range(1000))
 
-    def fail(scorer: Scorer, windows: np.ndarray) -> np.ndarray:
+    def fail(scorer: FileScorer, windows: np.ndarray) -> np.ndarray:
         if next(calls) == 12:
             raise EngineError("gone")
         return run(scorer, windows)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Scorer, "score_windows", fail)
+        patch.setattr(FileScorer, "score_windows", fail)
         with pytest.raises(EngineError, match="are kept"):
             score(tmp_path / "given.parquet", output=tmp_path / "again.parquet", overwrite=False, **options)
     found = score(

@@ -8,10 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from at_infer import ScoreOptions, Scorer, StreamScorer, score_file
+from at_infer import ScoreOptions, StreamScorer, score_file
 from at_infer.cluster.run import score_on_workers
 from at_infer.errors import ConfigError, EngineError
 from at_infer.models.spacing import Grid, Spacing
+from at_infer.scoring.scorer import Scorer as FileScorer
 from at_infer.tables import read_metadata
 from tests.conftest import Answer
 from tests.scored import COLUMNS, Edit, Score, rows
@@ -71,16 +72,16 @@ def test_a_run_on_a_grid_that_stopped_goes_on_with_the_same_scores(
 ) -> None:
     options = {"engine": edited(**MINUTE), "batch_size": 1}
     whole = score(irregular(), **options)
-    run, calls = Scorer.score_windows, iter(range(1000))
+    run, calls = FileScorer.score_windows, iter(range(1000))
 
-    def fail(scorer: Scorer, windows: np.ndarray) -> np.ndarray:
+    def fail(scorer: FileScorer, windows: np.ndarray) -> np.ndarray:
         if next(calls) == 12:
             raise EngineError("gone")
         return run(scorer, windows)
 
     again = {"output": tmp_path / "again.parquet", "overwrite": False, **options}
     with monkeypatch.context() as patch:
-        patch.setattr(Scorer, "score_windows", fail)
+        patch.setattr(FileScorer, "score_windows", fail)
         with pytest.raises(EngineError, match="are kept"):
             score(tmp_path / "given.parquet", **again)
     found = score(tmp_path / "given.parquet", resume=True, **again)
