@@ -230,8 +230,8 @@ def replace_validation(data: TrainingData, other: TrainingData) -> TrainingData:
 def test_validation_scores_of_every_mode_equal_a_recomputation(
     discrepancy: DiscrepancyConfig, make_data: MakeData, waves: pl.DataFrame
 ) -> None:
-    data = make_data(waves[:283])  # 56 validation rows: the last window overlaps its predecessor
-    assert data.validation.starts.tolist() == [227, 237, 247, 257, 267, 273]
+    data = make_data(waves[:283])  # 57 validation rows: the last window overlaps its predecessor
+    assert data.validation.starts.tolist() == [226, 236, 246, 256, 266, 273]
     train = replace(TRAIN, discrepancy=discrepancy)
     score = ScoreConfig(mode="published", temperature=20.0)
     checkpoint = trained(data, train, score=score, ratio=0.1)
@@ -266,15 +266,15 @@ def test_validation_scores_of_every_mode_equal_a_recomputation(
     assert checkpoint.quantile_levels == list(QUANTILE_LEVELS)
     assert set(checkpoint.validation_of().quantiles) == {*WINDOW_MODES, "fusion"}
     for mode, by_row in scores.items():
-        assert sorted(by_row) == list(range(227, 283))
+        assert sorted(by_row) == list(range(226, 283))
         expected = np.quantile(list(by_row.values()), QUANTILE_LEVELS)
         np.testing.assert_allclose(
             checkpoint.validation_of().quantiles[mode], expected, rtol=2e-3, atol=1e-6, err_msg=mode
         )
     descending = sorted(scores["published"].values(), reverse=True)
     threshold = checkpoint.validation_of().threshold
-    assert threshold.value == pytest.approx(descending[5], rel=2e-3)  # 5 of 56 rows are at most 10 %
-    assert (threshold.method, threshold.ratio, threshold.validation_rows) == ("ratio", 0.1, 56)
+    assert threshold.value == pytest.approx(descending[5], rel=2e-3)  # 5 of 57 rows are at most 10 %
+    assert (threshold.method, threshold.ratio, threshold.validation_rows) == ("ratio", 0.1, 57)
 
 
 # Resume
