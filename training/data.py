@@ -39,7 +39,7 @@ class DataConfig:
     series_column: str | None = None
     """Windows never cross a change of its value."""
     validation: float | str | InputFile = 0.2
-    """Share at the end of each series, or another file or table."""
+    """Share at the end of each series (more, if that is shorter than a window), or another file or table."""
     fill: Fill = "error"
     """Missing values: refuse, repeat the last known value, or the mean of the training part."""
     season: SeasonChoice = "auto"
@@ -120,10 +120,10 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
     table = _read(config, config.source, config.columns)
     if isinstance(config.validation, str | InputFile):
         other = _read(config, config.validation, table.columns)
-        train_spans, validation_spans = _series_spans(table), _series_spans(other)
+        train_spans, validation_spans, split_notes = _series_spans(table), _series_spans(other), []
     else:
         other = table
-        train_spans, validation_spans = _split(_series_spans(table), config.validation)
+        train_spans, validation_spans, split_notes = _split(_series_spans(table), config.validation, window)
     series_spans = train_spans
     spacing, spacing_notes = learn_spacing(table, series_spans, config.max_gap, config.grid)
     train_spans, validation_spans = (
@@ -147,7 +147,7 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
             f"{window}; give a larger `validation`, another file for it, or a smaller `window`{allow}"
         )
 
-    notes = [*_notes(table, train_spans, validation_spans, window), *spacing_notes]
+    notes = [*_notes(table, train_spans, validation_spans, window), *split_notes, *spacing_notes]
     if config.grid is not None:
         notes.append(f"{table.read_rows} rows are put on a grid of {config.grid}: {len(table.values)} rows")
     if has_gaps and spacing is not None:
@@ -226,11 +226,28 @@ def _series_spans(table: Table) -> list[Span]:
     return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
-def _split(spans: list[Span], validation: float) -> tuple[list[Span], list[Span]]:
-    """The last share of each series is for validation, a part of a row counts for it, as in the paper."""
-    cuts = [first + int(round((end - first) * (1 - validation), 6)) for first, end in spans]  # not 6.99 of 7
-    train = [(first, cut) for (first, _), cut in zip(spans, cuts, strict=True)]
-    return train, [(cut, end) for (_, end), cut in zip(spans, cuts, strict=True)]
+def _split(spans: list[Span], validation: float, window: int) -> tuple[list[Span], list[Span], list[str]]:
+    """The last share of each series is for validation, a part of a row counts for it, as in the paper.
+
+    Where that is less than a window, two windows are, or half of the series if a window fits into it.
+    """
+    train, kept, longer = [], [], []
+    for first, end in spans:
+        cut = first + int(round((end - first) * (1 - validation), 6))  # not 6.99 of 7
+        half = (end - first) // 2
+        if end - cut < window <= half:
+            cut = end - min(2 * window, half)
+            longer.append(end - cut)
+        train.append((first, cut))
+        kept.append((cut, end))
+    notes = []
+    if longer:
+        few = f"{len(longer)} of {len(spans)} series" if len(spans) > 1 else "the rows"
+        notes.append(
+            f"a share of {validation:g} of {few} is shorter than a window of {window}: the last {min(longer)}"
+            f"{f' to {max(longer)}' if max(longer) > min(longer) else ''} rows are kept for validation instead"
+        )
+    return train, kept, notes
 
 
 def _starts(spans: list[Span], window: int, stride: int, *, cover_tail: bool) -> Starts:

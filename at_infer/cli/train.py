@@ -53,7 +53,11 @@ def train(
         typer.Option(help="Tells series apart; windows never cross a change of it.", rich_help_panel=DATA),
     ] = None,
     validation: Annotated[
-        str, typer.Option(help="Share at the end of each series, or another Parquet file.", rich_help_panel=DATA)
+        str,
+        typer.Option(
+            help="Share at the end of each series (more, if that is less than a window), or another Parquet file.",
+            rich_help_panel=DATA,
+        ),
     ] = "0.2",
     fill: Annotated[
         Fill | None,

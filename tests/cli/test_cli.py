@@ -451,7 +451,7 @@ BAD_FRAMES: dict[str, tuple[pl.DataFrame, list[str], str]] = {
     "no column": (pl.DataFrame(), [], "has no"),
     "one row": (rows(1), [], "the longest training part has 0 rows, fewer than a window of 10"),
     "fewer rows than a window": (rows(9), [], "the longest training part has 7 rows, fewer than a window of 10"),
-    "too few validation rows": (rows(40), [], "the longest validation part has 8 rows, fewer than a window of 10"),
+    "too few validation rows": (rows(19), [], "the longest validation part has 4 rows, fewer than a window of 10"),
     "unsorted time": (rows(3, t=[1, 3, 2]), ["--time-column", "t"], "row 2: t 2 comes after 3"),
     "duplicate time": (rows(3, t=[1, 2, 2]), ["--time-column", "t"], "row 2: t 2 is there twice"),
     "null time": (rows(3, t=[1, None, 2]), ["--time-column", "t"], "row 1: column 't' has no value"),

@@ -129,6 +129,9 @@ def test_windows_never_cross_a_change_of_series_nor_the_split(
     path = tmp_path_factory.mktemp("series") / "x.parquet"
     pl.DataFrame({"s": series, "x": np.arange(float(len(series)))}).write_parquet(path)
     kept = [int(round(n * (1 - share), 6)) for n in lengths]
+    kept = [
+        n - min(2 * window, n // 2) if n - cut < window <= n // 2 else cut for n, cut in zip(lengths, kept, strict=True)
+    ]
     is_train = [row < cut for length, cut in zip(lengths, kept, strict=True) for row in range(length)]
     longest = [max(kept), max(n - cut for n, cut in zip(lengths, kept, strict=True))]
     if min(longest) < window:
@@ -188,13 +191,13 @@ def test_rows_are_scaled_in_float32_and_held_once(write_parquet: WriteParquet) -
 
 @pytest.mark.parametrize(("train", "validation"), paper.ROWS.values(), ids=paper.ROWS)
 def test_the_split_has_the_row_counts_of_the_paper(train: int, validation: int) -> None:
-    (first,), (last,) = data_module._split([(0, train + validation)], 0.2)
+    (first,), (last,), _ = data_module._split([(0, train + validation)], 0.2, 100)
     assert (first, last) == ((0, train), (train, train + validation))
 
 
 @pytest.mark.parametrize("percent", range(1, 100))
 def test_a_share_in_whole_rows_is_not_off_by_rounding(percent: int) -> None:
-    (first,), _ = data_module._split([(7, 1007)], percent / 100)
+    (first,), _, _ = data_module._split([(7, 1007)], percent / 100, 1)
     assert first == (7, 1007 - 10 * percent)
 
 
@@ -227,6 +230,17 @@ def test_a_validation_file_that_lacks_something_is_named(write_parquet: WritePar
     short = write_parquet("short.parquet", t=[1], s=[1], a=[1.0], b=[1.0])
     with pytest.raises(DataError, match=r"short.parquet: the longest validation part has 1 rows, fewer than a window"):
         loaded(train, validation=str(short))
+
+
+def test_a_share_shorter_than_a_window_is_made_longer_and_said(write_parquet: WriteParquet) -> None:
+    path = write_parquet("x.parquet", s=[1] * 43 + [2] * 22 + [3] * 19 + [4] * 100, x=np.arange(184.0) % 7)
+    data = loaded(path, window=10, series_column="s", validation=0.2)
+    assert data.train.series_rows == [23, 11, 15, 80]
+    assert data.validation.series_rows == [20, 11, 20]
+    assert (
+        "a share of 0.2 of 2 of 4 series is shorter than a window of 10: the last 11 to 20 rows are kept"
+        in " ".join(data.notes)
+    )
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.1, 20.0, NAN, float("inf")])
@@ -262,7 +276,7 @@ def test_values_that_overflow_when_scaled_are_refused(write_parquet: WriteParque
 def test_notes_tell_what_was_left_out_and_what_looks_wrong(write_parquet: WriteParquet) -> None:
     noise = np.random.default_rng(0).normal(size=60)
     path = write_parquet(
-        "x.parquet", s=["a"] * 50 + ["b"] * 10, epoch=1_700_000_000 + 3600 * np.arange(60), word=["w"] * 60, x=noise
+        "x.parquet", s=["a"] * 51 + ["b"] * 9, epoch=1_700_000_000 + 3600 * np.arange(60), word=["w"] * 60, x=noise
     )
     assert loaded(path, window=5, series_column="s").notes == [
         "not numeric, left out: word",
