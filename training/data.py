@@ -118,12 +118,13 @@ class TrainingData:
 def load(config: DataConfig, *, window: int, stride: int | None = None) -> TrainingData:
     """Read, check, split, fill, scale. The rows are held once, as float32."""
     table = _read(config, config.source, config.columns)
+    notes: list[str] = []
     if isinstance(config.validation, str | InputFile):
         other = _read(config, config.validation, table.columns)
-        train_spans, validation_spans, split_notes = _series_spans(table), _series_spans(other), []
+        train_spans, validation_spans = _series_spans(table), _series_spans(other)
     else:
         other = table
-        train_spans, validation_spans, split_notes = _split(_series_spans(table), config.validation, window)
+        train_spans, validation_spans, notes = _split(_series_spans(table), config.validation, window)
     series_spans = train_spans
     spacing, spacing_notes = learn_spacing(table, series_spans, config.max_gap, config.grid)
     train_spans, validation_spans = (
@@ -147,7 +148,7 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
             f"{window}; give a larger `validation`, another file for it, or a smaller `window`{allow}"
         )
 
-    notes = [*_notes(table, train_spans, validation_spans, window), *split_notes, *spacing_notes]
+    notes = [*_notes(table, train_spans, validation_spans, window), *notes, *spacing_notes]
     if config.grid is not None:
         notes.append(f"{table.read_rows} rows are put on a grid of {config.grid}: {len(table.values)} rows")
     if has_gaps and spacing is not None:
