@@ -257,6 +257,29 @@ def test_vus_and_ranges_agree_with_aeon(seed: int, areas: tuple[float, float], o
     assert (found["range_precision"], found["range_recall"]) == pytest.approx(of_ranges, abs=1e-11)
 
 
+# What TSB-AD 1.5 answers for the same, kept for the same reason: affiliation precision and recall, F1 plain and
+# point-adjusted, AUC-ROC and AUC-PR. `python -m benchmarks.metric_peers` asks it again, and aeon and vus.
+TSB_AD = [
+    (0, (0.708768170807, 0.963108325489), (0.282051282051, 0.834782608696), (0.734398897460, 0.347687287211)),
+    (1, (0.645255326147, 0.990839140929), (0.382165605096, 0.855855855856), (0.773936494128, 0.414748262291)),
+    (2, (0.680403650913, 0.990107121645), (0.296296296296, 0.776595744681), (0.723143475126, 0.264504171259)),
+    (3, (0.635459949086, 0.989678932179), (0.316546762590, 0.781250000000), (0.756458666667, 0.314050780624)),
+]
+
+
+@pytest.mark.parametrize(("seed", "affiliated", "f1", "areas"), TSB_AD)
+def test_affiliation_rows_and_ranking_agree_with_tsb_ad(
+    seed: int, affiliated: tuple[float, float], f1: tuple[float, float], areas: tuple[float, float]
+) -> None:
+    labels, scores = example(seed)
+    truth, alarms = runs(labels), runs(scores > 1.5)
+    found = affiliation(truth, alarms, len(labels)) | by_row(truth, alarms) | point_adjusted(truth, alarms)
+    assert (found["affiliation_precision"], found["affiliation_recall"]) == pytest.approx(affiliated, abs=1e-11)
+    assert (found["f1"], found["pa_f1"]) == pytest.approx(f1, abs=1e-11)
+    ranking = rank(scores, labels, THRESHOLDS)
+    assert (ranking.auc_roc, ranking.auc_pr) == pytest.approx(areas, abs=1e-11)
+
+
 def test_vus_of_a_constant_score_is_no_better_than_chance() -> None:
     labels, scores = example(0)
     roc, pr = surface(labels, np.zeros_like(scores), 100)
