@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from at_infer.cli.options import input_option, panel
 from at_infer.cli.progress import RowsBar
-from at_infer.cli.scoring_options import INPUT, OneSeries, Provider, SeriesColumn, Threads
+from at_infer.cli.scoring_options import OneSeries, Provider, SeriesColumn, SeriesPerFile, Threads
 from at_infer.cli.terminal import say, show
 
 if TYPE_CHECKING:
@@ -17,37 +18,28 @@ if TYPE_CHECKING:
 FOUND = 3
 """Exit code: 1 and 2 are errors, which a cron job should tell from drift."""
 MOST_LINES = 30
-COMPARISON = "Comparison"
+comparison_option = panel("Comparison")
 
 
 def drift(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="model.onnx, or model.trt with its sidecar.")],
     data: Annotated[str, typer.Argument(metavar="DATA", help="Recent rows, as for at-infer score.")],
     scores: Annotated[
-        str | None,
-        typer.Option(help="Parquet of at-infer score for these rows. Default: score them.", rich_help_panel=INPUT),
+        str | None, input_option(help="Parquet of at-infer score for these rows. Default: score them.")
     ] = None,
-    time_column: Annotated[
-        str | None, typer.Option(help="Tells since when. Default: the model's.", rich_help_panel=INPUT)
-    ] = None,
+    time_column: Annotated[str | None, input_option(help="Tells since when. Default: the model's.")] = None,
     series_column: SeriesColumn = None,
     one_series: OneSeries = False,
-    series_per_file: Annotated[
-        bool, typer.Option("--series-per-file", help="Each file is a series of its own.", rich_help_panel=INPUT)
-    ] = False,
+    series_per_file: SeriesPerFile = False,
     limit: Annotated[
         float,
-        typer.Option(
-            help="Training standard deviations of a level, and factor of everything else, that are still normal.",
-            rich_help_panel=COMPARISON,
+        comparison_option(
+            help="Training standard deviations of a level, and factor of everything else, that are still normal."
         ),
     ] = 3.0,
     block_rows: Annotated[
         int | None,
-        typer.Option(
-            help="Rows that are summarised together. Default: a twentieth of a series, 1000 to 100000.",
-            rich_help_panel=COMPARISON,
-        ),
+        comparison_option(help="Rows that are summarised together. Default: a twentieth of a series, 1000 to 100000."),
     ] = None,
     provider: Provider = "cpu",
     threads: Threads = None,

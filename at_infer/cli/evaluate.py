@@ -6,71 +6,49 @@ from typing import Annotated, Literal
 
 import typer
 
+from at_infer.cli import options as shared
+from at_infer.cli.options import input_option, output_option, panel
 from at_infer.cli.terminal import show
 from at_infer.errors import ConfigError
 
-LABELS, THRESHOLD, OUTPUT = "Labels", "Threshold", "Output"
+threshold_option = panel("Threshold")
 
 
 def evaluate(
     scores: Annotated[str, typer.Argument(metavar="SCORES", help="Output of at-infer score.")],
-    labels: Annotated[
-        str | None,
-        typer.Option(help="File with the labels. Default: the scores file itself.", rich_help_panel=LABELS),
-    ] = None,
-    label_column: Annotated[
-        str, typer.Option(help="1 or true for an anomaly, 0 or false else.", rich_help_panel=LABELS)
-    ] = "label",
-    score_column: Annotated[str, typer.Option(help="Column of the scores.", rich_help_panel=LABELS)] = "score",
+    labels: Annotated[str | None, input_option(help="File with the labels. Default: the scores file itself.")] = None,
+    label_column: shared.LabelColumn = "label",
+    score_column: Annotated[str, input_option(help="Column of the scores.")] = "score",
     join: Annotated[
         Literal["auto", "row", "time", "series+time"],
-        typer.Option(
-            help="Columns that both files must agree on. auto: all key columns that both have.", rich_help_panel=LABELS
-        ),
+        input_option(help="Columns that both files must agree on. auto: all key columns that both have."),
     ] = "auto",
-    time_column: Annotated[
-        str | None, typer.Option(help="Default: as at-infer score wrote it.", rich_help_panel=LABELS)
-    ] = None,
-    series_column: Annotated[
-        str | None, typer.Option(help="Default: as at-infer score wrote it.", rich_help_panel=LABELS)
-    ] = None,
-    rows_per_day: Annotated[
-        float | None,
-        typer.Option(help="For false alarms per day. Default: from dates in the time column.", rich_help_panel=LABELS),
-    ] = None,
-    interval: Annotated[
-        float | None, typer.Option(help="Seconds between rows, instead of --rows-per-day.", rich_help_panel=LABELS)
-    ] = None,
+    time_column: shared.TimeOfScores = None,
+    series_column: shared.SeriesOfScores = None,
+    rows_per_day: shared.RowsPerDay = None,
+    interval: shared.RowInterval = None,
     ratio: Annotated[
-        float | None,
-        typer.Option(
-            help="The paper's r: fraction of the validation scores above the threshold.", rich_help_panel=THRESHOLD
-        ),
+        float | None, threshold_option(help="The paper's r: fraction of the validation scores above the threshold.")
     ] = None,
-    delta: Annotated[
-        float | None, typer.Option(help="A fixed threshold. Default: the recorded one.", rich_help_panel=THRESHOLD)
-    ] = None,
+    delta: Annotated[float | None, threshold_option(help="A fixed threshold. Default: the recorded one.")] = None,
     validation: Annotated[
-        str | None, typer.Option(help="Scores of the validation rows, if none are recorded.", rich_help_panel=THRESHOLD)
+        str | None, threshold_option(help="Scores of the validation rows, if none are recorded.")
     ] = None,
-    engine: Annotated[
-        Path | None, typer.Option(help="Model that contains its validation quantiles.", rich_help_panel=THRESHOLD)
-    ] = None,
+    engine: Annotated[Path | None, threshold_option(help="Model that contains its validation quantiles.")] = None,
     protocol: Annotated[
         Literal["paper", "published-leaking"],
-        typer.Option(
-            help="published-leaking: percentile over train and test scores, as the published code does; it leaks.",
-            rich_help_panel=THRESHOLD,
+        threshold_option(
+            help="published-leaking: percentile over train and test scores, as the published code does; it leaks."
         ),
     ] = "paper",
     train_scores: Annotated[
-        str | None, typer.Option(help="Scores of the training rows, for published-leaking.", rich_help_panel=THRESHOLD)
+        str | None, threshold_option(help="Scores of the training rows, for published-leaking.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the random baseline.", rich_help_panel=OUTPUT)] = 0,
+    seed: Annotated[int, output_option(min=0, help="Of the random baseline.")] = 0,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Everything as one JSON document, every series too.", rich_help_panel=OUTPUT)
+        bool, output_option("--json", help="Everything as one JSON document, every series too.")
     ] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Tables in markdown.", rich_help_panel=OUTPUT)] = False,
+    markdown: Annotated[bool, output_option("--markdown", help="Tables in markdown.")] = False,
 ) -> None:
     """Compare scores with labels, next to baselines that never see the data.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
+from at_infer.cli.options import engine_option, panel
 from at_infer.cli.terminal import say, show
 from at_infer.config import ExportPrecision, ScoreConfig, ScoreMode
 from at_infer.errors import CheckpointError, ConfigError, MissingExtraError, OutputError
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from export.graphs import Output
     from training.checkpoint import Checkpoint
 
-GRAPH, ENGINE, CHECK, PUBLISHED = "Graph", "Engine", "Parity check", "Published checkpoints"
+graph_option, check_option, published_option = panel("Graph"), panel("Parity check"), panel("Published checkpoints")
 
 
 def export(
@@ -29,87 +30,52 @@ def export(
     as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON line on stdout.")] = False,
     precision: Annotated[
         ExportPrecision,
-        typer.Option(
-            help="Type of the large matrix products; int8 needs --calibration, int8-dynamic is for CPUs.",
-            rich_help_panel=GRAPH,
-        ),
+        graph_option(help="Type of the large matrix products; int8 needs --calibration, int8-dynamic is for CPUs."),
     ] = "fp32",
     calibration: Annotated[
-        str | None,
-        typer.Option(
-            help="Parquet with calibration data for int8; also used for the parity check.", rich_help_panel=GRAPH
-        ),
+        str | None, graph_option(help="Parquet with calibration data for int8; also used for the parity check.")
     ] = None,
     score_mode: Annotated[
-        ScoreMode | None,
-        typer.Option(help="Score inside the graph. Default: the checkpoint's.", rich_help_panel=GRAPH),
+        ScoreMode | None, graph_option(help="Score inside the graph. Default: the checkpoint's.")
     ] = None,
     outputs: Annotated[
         str | None,
-        typer.Option(
+        graph_option(
             help="Outputs of the score graph, comma separated: score, error, discrepancy, reconstruction, shape. "
-            "Default: what its score mode needs.",
-            rich_help_panel=GRAPH,
+            "Default: what its score mode needs."
         ),
     ] = None,
     engine: Annotated[
         Literal["auto", "tensorrt", "rtx", "none"],
-        typer.Option(
-            help="auto: TensorRT where it and a GPU are present, else TensorRT-RTX, else none.", rich_help_panel=ENGINE
-        ),
+        engine_option(help="auto: TensorRT where it and a GPU are present, else TensorRT-RTX, else none."),
     ] = "auto",
-    engine_graph: Annotated[
-        Literal["score", "associations"], typer.Option(help="Graph the engine runs.", rich_help_panel=ENGINE)
-    ] = "score",
+    engine_graph: Annotated[Literal["score", "associations"], engine_option(help="Graph the engine runs.")] = "score",
     compute_capability: Annotated[
-        str | None,
-        typer.Option(help="GPUs to build for with TensorRT-RTX, such as 86,89,120.", rich_help_panel=ENGINE),
+        str | None, engine_option(help="GPUs to build for with TensorRT-RTX, such as 86,89,120.")
     ] = None,
-    batch: Annotated[
-        str, typer.Option(help="Minimum, optimum and maximum batch size of the plan.", rich_help_panel=ENGINE)
-    ] = "1:32:256",
+    batch: Annotated[str, engine_option(help="Minimum, optimum and maximum batch size of the plan.")] = "1:32:256",
     triton: Annotated[
-        Path | None,
-        typer.Option(help="Also write a model repository for NVIDIA Triton into this folder.", rich_help_panel=ENGINE),
+        Path | None, engine_option(help="Also write a model repository for NVIDIA Triton into this folder.")
     ] = None,
     check_data: Annotated[
-        str | None,
-        typer.Option(help="Parquet with real rows to compare on. Default: --calibration.", rich_help_panel=CHECK),
+        str | None, check_option(help="Parquet with real rows to compare on. Default: --calibration.")
     ] = None,
-    atol: Annotated[
-        float | None, typer.Option(help="Absolute tolerance, for all outputs.", rich_help_panel=CHECK)
-    ] = None,
-    rtol: Annotated[
-        float | None, typer.Option(help="Relative tolerance, for all outputs.", rich_help_panel=CHECK)
-    ] = None,
+    atol: Annotated[float | None, check_option(help="Absolute tolerance, for all outputs.")] = None,
+    rtol: Annotated[float | None, check_option(help="Relative tolerance, for all outputs.")] = None,
     published: Annotated[
-        bool,
-        typer.Option(
-            "--published", help="The checkpoint is one of thuml/Anomaly-Transformer.", rich_help_panel=PUBLISHED
-        ),
+        bool, published_option("--published", help="The checkpoint is one of thuml/Anomaly-Transformer.")
     ] = False,
-    window: Annotated[
-        int | None, typer.Option(help="Its window length, which the file does not contain.", rich_help_panel=PUBLISHED)
-    ] = None,
-    heads: Annotated[
-        int | None, typer.Option(help="Its number of heads; checked against the file.", rich_help_panel=PUBLISHED)
-    ] = None,
+    window: Annotated[int | None, published_option(help="Its window length, which the file does not contain.")] = None,
+    heads: Annotated[int | None, published_option(help="Its number of heads; checked against the file.")] = None,
     scale_from: Annotated[
-        str | None,
-        typer.Option(help="Parquet it was trained on, for scaler and threshold.", rich_help_panel=PUBLISHED),
+        str | None, published_option(help="Parquet it was trained on, for scaler and threshold.")
     ] = None,
-    columns: Annotated[
-        str | None, typer.Option(help="Its columns in that file, comma separated.", rich_help_panel=PUBLISHED)
-    ] = None,
-    exclude: Annotated[
-        str | None, typer.Option(help="Columns of that file that are not features.", rich_help_panel=PUBLISHED)
-    ] = None,
+    columns: Annotated[str | None, published_option(help="Its columns in that file, comma separated.")] = None,
+    exclude: Annotated[str | None, published_option(help="Columns of that file that are not features.")] = None,
     series_column: Annotated[
-        str | None, typer.Option(help="Column of that file that identifies the series.", rich_help_panel=PUBLISHED)
+        str | None, published_option(help="Column of that file that identifies the series.")
     ] = None,
-    ratio: Annotated[
-        float, typer.Option(help="Threshold: fraction of that file's rows above it.", rich_help_panel=PUBLISHED)
-    ] = 0.01,
+    ratio: Annotated[float, published_option(help="Threshold: fraction of that file's rows above it.")] = 0.01,
 ) -> None:
     """Write a checkpoint as ONNX, and as a TensorRT engine where one can be built.
 

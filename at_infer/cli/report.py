@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from at_infer.cli import options as shared
+from at_infer.cli.options import input_option, output_option, panel
 from at_infer.cli.progress import RowsBar
 from at_infer.cli.terminal import say, show
 from at_infer.errors import ConfigError
@@ -14,59 +16,31 @@ if TYPE_CHECKING:
 
     from at_infer.report.scores import ScoresReport
 
-INPUT, SHOWN, OUTPUT = "Input", "What is shown", "Output"
+shown_option = panel("What is shown")
 
 
 def report(
     source: Annotated[str, typer.Argument(metavar="SCORES|CKPT", help="Output of at-infer score, or a checkpoint.")],
-    data: Annotated[
-        str | None, typer.Option(help="The data that were scored, to show features.", rich_help_panel=INPUT)
-    ] = None,
-    labels: Annotated[
-        str | None, typer.Option(help="File with labels, one row per scored row.", rich_help_panel=INPUT)
-    ] = None,
+    data: Annotated[str | None, input_option(help="The data that were scored, to show features.")] = None,
+    labels: Annotated[str | None, input_option(help="File with labels, one row per scored row.")] = None,
     engine: Annotated[
         Path | None,
-        typer.Option(
-            help="model.associations.onnx: reconstructions, associations, learned scales. Needs --data.",
-            rich_help_panel=INPUT,
-        ),
+        input_option(help="model.associations.onnx: reconstructions, associations, learned scales. Needs --data."),
     ] = None,
-    label_column: Annotated[
-        str, typer.Option(help="1 or true for an anomaly, 0 or false else.", rich_help_panel=INPUT)
-    ] = "label",
-    time_column: Annotated[
-        str | None, typer.Option(help="Default: as at-infer score wrote it.", rich_help_panel=INPUT)
-    ] = None,
-    series_column: Annotated[
-        str | None, typer.Option(help="Default: as at-infer score wrote it.", rich_help_panel=INPUT)
-    ] = None,
-    threshold: Annotated[
-        float | None, typer.Option(help="Default: the one recorded with the scores.", rich_help_panel=SHOWN)
-    ] = None,
-    rows_per_day: Annotated[
-        float | None,
-        typer.Option(help="For alarms per day. Default: from dates in the time column.", rich_help_panel=SHOWN),
-    ] = None,
-    interval: Annotated[
-        float | None, typer.Option(help="Seconds between rows, instead of --rows-per-day.", rich_help_panel=SHOWN)
-    ] = None,
+    label_column: shared.LabelColumn = "label",
+    time_column: shared.TimeOfScores = None,
+    series_column: shared.SeriesOfScores = None,
+    threshold: Annotated[float | None, shown_option(help="Default: the one recorded with the scores.")] = None,
+    rows_per_day: shared.RowsPerDay = None,
+    interval: shared.RowInterval = None,
     details: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="Worst segments whose rows and features are kept. Default: up to 100.", rich_help_panel=SHOWN
-        ),
+        int | None, shown_option(min=0, help="Worst segments whose rows and features are kept. Default: up to 100.")
     ] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", help="HTML file to write.", rich_help_panel=OUTPUT)] = Path(
-        "report.html"
-    ),
+    output: Annotated[Path, output_option("-o", "--output", help="HTML file to write.")] = Path("report.html"),
     png: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Also write the figures as images into this folder.", rich_help_panel=OUTPUT),
+        Path | None, output_option(metavar="DIR", help="Also write the figures as images into this folder.")
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace existing files.", rich_help_panel=OUTPUT)
-    ] = False,
+    overwrite: Annotated[bool, output_option("--overwrite", help="Replace existing files.")] = False,
 ) -> None:
     """Show scores as one HTML page: what happened, when, and which features caused it.
 

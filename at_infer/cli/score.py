@@ -6,34 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from at_infer.cli import scoring_options as shared
+from at_infer.cli.options import engine_option, input_option, panel, run_option, score_option
 from at_infer.cli.progress import RowsBar
-from at_infer.cli.scoring_options import (
-    ENGINE,
-    INPUT,
-    RUN,
-    SCORE,
-    Delay,
-    EnginePath,
-    FalseAlarms,
-    Interval,
-    LevelOption,
-    MaxGap,
-    Mode,
-    NormaliseErrors,
-    NoTime,
-    OnBadTime,
-    OneSeries,
-    OnMissingFeature,
-    Provider,
-    Ratio,
-    Resample,
-    SeriesColumn,
-    Temperature,
-    Threads,
-    Threshold,
-    number_of_steps,
-    number_or_auto,
-)
 from at_infer.cli.terminal import say, show
 from at_infer.errors import ConfigError
 
@@ -41,108 +16,80 @@ if TYPE_CHECKING:
     from at_infer.cluster.summary import ClusterSummary
     from at_infer.scoring.score_file import Summary
 
-WINDOWS, CLUSTER = "Windows", "Cluster"
+windows_option, cluster_option = panel("Windows"), panel("Cluster")
 
 
 def score(
     data: Annotated[
         str, typer.Argument(help="Parquet or CSV file, folder, Hive tree, quoted glob, or URL.", metavar="DATA")
     ],
-    engine: EnginePath,
+    engine: shared.EnginePath,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="Parquet file to write, with --ray a folder. Default: scores.parquet or scores.",
-            rich_help_panel=RUN,
+        run_option(
+            "-o", "--output", help="Parquet file to write, with --ray a folder. Default: scores.parquet or scores."
         ),
     ] = None,
-    time_column: Annotated[
-        str | None,
-        typer.Option(help="Copied to the output, must increase. Default: the model's.", rich_help_panel=INPUT),
-    ] = None,
-    no_time: NoTime = False,
-    on_bad_time: OnBadTime = "error",
-    series_column: SeriesColumn = None,
-    one_series: OneSeries = False,
-    series_per_file: Annotated[
-        bool, typer.Option("--series-per-file", help="Each file is one series.", rich_help_panel=INPUT)
-    ] = False,
+    time_column: shared.TimeColumn = None,
+    no_time: shared.NoTime = False,
+    on_bad_time: shared.OnBadTime = "error",
+    series_column: shared.SeriesColumn = None,
+    one_series: shared.OneSeries = False,
+    series_per_file: shared.SeriesPerFile = False,
     short_series: Annotated[
-        Literal["error", "skip", "pad"],
-        typer.Option(help="A series shorter than a window: error, no score, or pad.", rich_help_panel=INPUT),
+        Literal["error", "skip", "pad"], input_option(help="A series shorter than a window: error, no score, or pad.")
     ] = "error",
     on_bad_rows: Annotated[
-        Literal["error", "null"],
-        typer.Option(help="Infinite or missing values: error, or no score for their windows.", rich_help_panel=INPUT),
+        Literal["error", "null"], input_option(help="Infinite or missing values: error, or no score for their windows.")
     ] = "error",
-    on_missing_feature: OnMissingFeature = "error",
-    max_gap: MaxGap = None,
-    interval: Interval = None,
-    resample: Resample = None,
+    on_missing_feature: shared.OnMissingFeature = "error",
+    max_gap: shared.MaxGap = None,
+    interval: shared.Interval = None,
+    resample: shared.Resample = None,
     stride: Annotated[
-        int | None,
-        typer.Option(help="Rows between windows; a row gets the mean. Default: no overlap.", rich_help_panel=WINDOWS),
+        int | None, windows_option(help="Rows between windows; a row gets the mean. Default: no overlap.")
     ] = None,
     align: Annotated[
-        Literal["window", "last"],
-        typer.Option(help="last: score each row as the last of its window, as watch does.", rich_help_panel=WINDOWS),
+        Literal["window", "last"], windows_option(help="last: score each row as the last of its window, as watch does.")
     ] = "window",
-    threshold: Threshold = None,
-    ratio: Ratio = None,
-    false_alarms: FalseAlarms = None,
-    score_mode: Mode = None,
-    temperature: Temperature = None,
-    smooth: Annotated[
-        int | None,
-        typer.Option(
-            help="Moving average of the score over this many rows. Default: the model's.", rich_help_panel=SCORE
-        ),
-    ] = None,
-    normalise_errors: NormaliseErrors = None,
-    level: LevelOption = None,
-    delay: Delay = None,
+    threshold: shared.Threshold = None,
+    ratio: shared.Ratio = None,
+    false_alarms: shared.FalseAlarms = None,
+    score_mode: shared.Mode = None,
+    temperature: shared.Temperature = None,
+    smooth: shared.Smooth = None,
+    normalise_errors: shared.NormaliseErrors = None,
+    level: shared.LevelOption = None,
+    delay: shared.Delay = None,
     explain: Annotated[
-        Literal["none", "top", "all"],
-        typer.Option(help="top: the feature with the largest error; all: every error.", rich_help_panel=SCORE),
+        Literal["none", "top", "all"], score_option(help="top: the feature with the largest error; all: every error.")
     ] = "none",
     incidents: Annotated[
         Path | None,
-        typer.Option(
+        score_option(
             help="Also write incidents, .parquet or .jsonl: begin, end, peak, causes. Implies --explain top.",
             metavar="FILE",
-            rich_help_panel=SCORE,
         ),
     ] = None,
-    provider: Provider = "cpu",
+    provider: shared.Provider = "cpu",
     batch_size: Annotated[
-        int | None,
-        typer.Option(help="Windows per batch. Default: chosen by a short measurement.", rich_help_panel=ENGINE),
+        int | None, engine_option(help="Windows per batch. Default: chosen by a short measurement.")
     ] = None,
-    threads: Threads = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run.", rich_help_panel=RUN)] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an existing output.", rich_help_panel=RUN)
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="The summary as one JSON line on stdout.", rich_help_panel=RUN)
-    ] = False,
+    threads: shared.Threads = None,
+    resume: Annotated[bool, run_option("--resume", help="Continue a stopped run.")] = False,
+    overwrite: Annotated[bool, run_option("--overwrite", help="Replace an existing output.")] = False,
+    as_json: Annotated[bool, run_option("--json", help="The summary as one JSON line on stdout.")] = False,
     ray: Annotated[
         str | None,
-        typer.Option(
+        cluster_option(
             help="Ray cluster: local (this machine), auto (a running cluster, else local) or ray://host:port.",
             metavar="CLUSTER",
-            rich_help_panel=CLUSTER,
         ),
     ] = None,
     workers: Annotated[
-        int | None,
-        typer.Option(help="Maximum number of workers. Default: one per GPU or CPU.", rich_help_panel=CLUSTER),
+        int | None, cluster_option(help="Maximum number of workers. Default: one per GPU or CPU.")
     ] = None,
-    split_rows: Annotated[
-        int | None, typer.Option(help="Rows per split. Default: about 10 s of work.", rich_help_panel=CLUSTER)
-    ] = None,
+    split_rows: Annotated[int | None, cluster_option(help="Rows per split. Default: about 10 s of work.")] = None,
 ) -> None:
     """Score every row of a Parquet file with an exported model.
 
@@ -170,7 +117,7 @@ def score(
         smooth=smooth,
         normalise_errors=normalise_errors,
         level=level,
-        threshold=number_or_auto(threshold),
+        threshold=shared.number_or_auto(threshold),
         ratio=ratio,
         false_alarms=false_alarms,
         stride=stride,
@@ -179,7 +126,7 @@ def score(
         short_series=short_series,
         on_bad_rows=on_bad_rows,
         on_missing_feature=on_missing_feature,
-        max_gap=number_of_steps(max_gap),
+        max_gap=shared.number_of_steps(max_gap),
         interval=interval,
         resample=resample,
         explain="top" if incidents is not None and explain == "none" else explain,

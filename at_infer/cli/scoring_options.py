@@ -1,119 +1,94 @@
-"""Options that `at-infer score` and `at-infer watch` share."""
+"""Options of all commands that score rows: score, watch, drift."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
 from at_infer import config
+from at_infer.cli.options import engine_option, input_option, score_option
 from at_infer.errors import ConfigError
 
-INPUT, SCORE, ENGINE, RUN = "Input", "Score and threshold", "Engine", "Run"
-
-EnginePath = Annotated[
-    Path, typer.Option(help="model.onnx, model.associations.onnx or model.trt.", rich_help_panel=ENGINE)
+EnginePath = Annotated[Path, engine_option(help="model.onnx, model.associations.onnx or model.trt.")]
+TimeColumn = Annotated[
+    str | None, input_option(help="Copied to the output, must increase within a series. Default: the model's.")
 ]
 SeriesColumn = Annotated[
-    str | None,
-    typer.Option(help="Identifies the series, copied to the output. Default: the model's.", rich_help_panel=INPUT),
+    str | None, input_option(help="Identifies the series, copied to the output. Default: the model's.")
 ]
 OneSeries = Annotated[
-    bool,
-    typer.Option(
-        "--one-series", help="The input is one series, even if the training data had several.", rich_help_panel=INPUT
-    ),
+    bool, input_option("--one-series", help="The input is one series, even if the training data had several.")
 ]
+SeriesPerFile = Annotated[bool, input_option("--series-per-file", help="Each file is one series.")]
 Threshold = Annotated[
-    str | None,
-    typer.Option(help="A number, or auto: the paper's gap statistic. Default: the model's.", rich_help_panel=SCORE),
+    str | None, score_option(help="A number, or auto: the paper's gap statistic. Default: the model's.")
 ]
-Ratio = Annotated[
-    float | None,
-    typer.Option(help="Threshold that this fraction of the validation rows exceeds.", rich_help_panel=SCORE),
-]
+Ratio = Annotated[float | None, score_option(help="Threshold that this fraction of the validation rows exceeds.")]
 FalseAlarms = Annotated[
     str | None,
-    typer.Option(
+    score_option(
         help="Threshold for about so many false incidents, by the validation part: 1/day, 2/week, '1/10000 rows'.",
         metavar="RATE",
-        rich_help_panel=SCORE,
     ),
 ]
-Mode = Annotated[config.ScoreMode | None, typer.Option(help="Default: the model's.", rich_help_panel=SCORE)]
-Temperature = Annotated[
-    float | None,
-    typer.Option(help="Softmax temperature of mode published. Default: the model's.", rich_help_panel=SCORE),
+Mode = Annotated[config.ScoreMode | None, score_option(help="Default: the model's.")]
+Temperature = Annotated[float | None, score_option(help="Softmax temperature of mode published. Default: the model's.")]
+Smooth = Annotated[
+    int | None, score_option(help="Moving average of the score over this many rows. Default: the model's.")
 ]
 NormaliseErrors = Annotated[
     bool | None,
-    typer.Option(
+    score_option(
         "--normalise-errors/--no-normalise-errors",
         help="Divide each feature's error by its mean on the validation part. Default: the model's.",
-        rich_help_panel=SCORE,
     ),
 ]
 LevelOption = Annotated[
     config.Level | None,
-    typer.Option(
+    score_option(
         "--level",
         help="Of mode fusion: compare levels with the recent past, with the training data, or not at all. Default: the "
         "model's.",
-        rich_help_panel=SCORE,
     ),
 ]
 Delay = Annotated[
     int | None,
-    typer.Option(
-        metavar="K",
-        help="Score a live row K rows late, which finds more. Default: 0, or 1 for a circular model.",
-        rich_help_panel=SCORE,
+    score_option(
+        metavar="K", help="Score a live row K rows late, which finds more. Default: 0, or 1 for a circular model."
     ),
 ]
 MaxGap = Annotated[
     str | None,
-    typer.Option(
+    input_option(
         metavar="K|none",
         help="More usual steps of time than this between two rows begin the series anew. Default: the model's, 3.",
-        rich_help_panel=INPUT,
     ),
 ]
 Interval = Annotated[
     str | None,
-    typer.Option(
+    input_option(
         metavar="30s|5m|1h|none",
         help="Put the rows on a grid first: one row, of input and output, per interval. Default: the model's, or none.",
-        rich_help_panel=INPUT,
     ),
 ]
 Resample = Annotated[
     Literal["mean", "last"] | None,
-    typer.Option(
-        help="With --interval: the mean of the values in an interval, or the last.",
-        show_default="the model's, or mean",
-        rich_help_panel=INPUT,
+    input_option(
+        help="With --interval: the mean of the values in an interval, or the last.", show_default="the model's, or mean"
     ),
 ]
-NoTime = Annotated[
-    bool,
-    typer.Option("--no-time", help="Rows have no time, even if the training data had one.", rich_help_panel=INPUT),
-]
+NoTime = Annotated[bool, input_option("--no-time", help="Rows have no time, even if the training data had one.")]
 OnBadTime = Annotated[
     Literal["error", "drop", "ignore"],
-    typer.Option(
+    input_option(
         help="A repeated or decreasing time: an error (watch says so and leaves the row out), leave the row out, or "
-        "take it as it comes.",
-        rich_help_panel=INPUT,
+        "take it as it comes."
     ),
 ]
 OnMissingFeature = Annotated[
     Literal["error", "mask"],
-    typer.Option(
-        help="A column that is absent, or empty for a while: as any missing value, or left out of the score.",
-        rich_help_panel=INPUT,
-    ),
+    input_option(help="A column that is absent, or empty for a while: as any missing value, or left out of the score."),
 ]
-Provider = Annotated[config.Provider, typer.Option(help="Where ONNX Runtime runs.", rich_help_panel=ENGINE)]
-Threads = Annotated[int | None, typer.Option(help="CPU threads of the engine. Default: all.", rich_help_panel=ENGINE)]
+Provider = Annotated[config.Provider, engine_option(help="Where ONNX Runtime runs.")]
+Threads = Annotated[int | None, engine_option(help="CPU threads of the engine. Default: all.")]
 
 
 def number_of_steps(text: str | None) -> int | None:

@@ -6,65 +6,49 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from at_infer.cli import options as shared
+from at_infer.cli.options import output_option, panel, rate_option
 from at_infer.cli.terminal import show
 from at_infer.errors import ConfigError
 
 if TYPE_CHECKING:
     from at_infer.thresholds.methods import Comparison
 
-SCORES, METHOD, COPY = "Validation scores", "Method", "Output"
+scores_option, method_option = panel("Validation scores"), panel("Method")
 
 
 def threshold(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="model.onnx, or model.trt with its sidecar.")],
     scores: Annotated[
         str | None,
-        typer.Option(
-            help="Output of at-infer score on normal rows. Default: the validation quantiles of the model.",
-            rich_help_panel=SCORES,
-        ),
+        scores_option(help="Output of at-infer score on normal rows. Default: the validation quantiles of the model."),
     ] = None,
     align: Annotated[
         Literal["window", "last"] | None,
-        typer.Option(
+        scores_option(
             help="Only scores of whole windows, or only those of rows that are the last of their window, as watch and "
-            "score --align last have them. Default: both, or what the rows of --scores are.",
-            rich_help_panel=SCORES,
+            "score --align last have them. Default: both, or what the rows of --scores are."
         ),
     ] = None,
-    rows_per_day: Annotated[float | None, typer.Option(help="For rates per day.", rich_help_panel=SCORES)] = None,
-    interval: Annotated[
-        float | None, typer.Option(help="Seconds between rows, instead of --rows-per-day.", rich_help_panel=SCORES)
-    ] = None,
+    rows_per_day: Annotated[float | None, rate_option(help="For rates per day.")] = None,
+    interval: shared.RowInterval = None,
     method: Annotated[
         Literal["ratio", "fixed", "gap", "gap-log", "spot", "incidents"] | None,
-        typer.Option(help="Method to use with --output. Default: show all methods.", rich_help_panel=METHOD),
+        method_option(help="Method to use with --output. Default: show all methods."),
     ] = None,
-    ratio: Annotated[
-        float, typer.Option(help="Fraction of the validation rows above it (the paper's r).", rich_help_panel=METHOD)
-    ] = 0.01,
-    delta: Annotated[float | None, typer.Option(help="A fixed threshold.", rich_help_panel=METHOD)] = None,
+    ratio: Annotated[float, method_option(help="Fraction of the validation rows above it (the paper's r).")] = 0.01,
+    delta: Annotated[float | None, method_option(help="A fixed threshold.")] = None,
     false_alarms_per_day: Annotated[
-        float, typer.Option(help="False-alarm rate for spot: flagged normal rows per day.", rich_help_panel=METHOD)
+        float, method_option(help="False-alarm rate for spot: flagged normal rows per day.")
     ] = 1.0,
     false_alarms: Annotated[
-        str,
-        typer.Option(
-            help="Rate of false incidents for incidents: 1/day, 2/week, '1/10000 rows'.",
-            metavar="RATE",
-            rich_help_panel=METHOD,
-        ),
+        str, method_option(help="Rate of false incidents for incidents: 1/day, 2/week, '1/10000 rows'.", metavar="RATE")
     ] = "1/day",
     output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="Copy of the model with the chosen threshold.", rich_help_panel=COPY),
+        Path | None, output_option("-o", "--output", help="Copy of the model with the chosen threshold.")
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an existing copy.", rich_help_panel=COPY)
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Everything as one JSON document.", rich_help_panel=COPY)
-    ] = False,
+    overwrite: Annotated[bool, output_option("--overwrite", help="Replace an existing copy.")] = False,
+    as_json: Annotated[bool, output_option("--json", help="Everything as one JSON document.")] = False,
 ) -> None:
     """Choose a threshold from validation scores, and write it into a copy of a model.
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from at_infer.cli.options import panel, run_option, score_option
 from at_infer.cli.scoring_options import number_of_steps
 from at_infer.cli.terminal import say
 from at_infer.config import (
@@ -30,242 +31,174 @@ from at_infer.output import check_writable
 from at_infer.threads import check_threads, let_threads_sleep
 from at_infer.training_options import NetworkOptions, TrainingOptions, preset_name
 
-DATA, MODEL, TRAINING, SCORE, RUN = "Data", "Model", "Training", "Score and threshold", "Run"
+data_option, model_option, training_option = panel("Data"), panel("Model"), panel("Training")
 DEFAULT = TrainConfig()
 PRESET = "the preset's"
 
 
 def train(
     data: Annotated[str, typer.Argument(help="Parquet file, folder of Parquet files, or quoted glob.", metavar="DATA")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Checkpoint to write.", rich_help_panel=RUN)],
+    output: Annotated[Path, run_option("-o", "--output", help="Checkpoint to write.")],
     columns: Annotated[
-        str | None,
-        typer.Option(help="Features, comma separated. Default: every numeric column.", rich_help_panel=DATA),
+        str | None, data_option(help="Features, comma separated. Default: every numeric column.")
     ] = None,
-    exclude: Annotated[
-        str | None, typer.Option(help="Columns that are not features, comma separated.", rich_help_panel=DATA)
-    ] = None,
-    time_column: Annotated[
-        str | None, typer.Option(help="Checked to rise; not a feature.", rich_help_panel=DATA)
-    ] = None,
+    exclude: Annotated[str | None, data_option(help="Columns that are not features, comma separated.")] = None,
+    time_column: Annotated[str | None, data_option(help="Checked to rise; not a feature.")] = None,
     series_column: Annotated[
-        str | None,
-        typer.Option(help="Tells series apart; windows never cross a change of it.", rich_help_panel=DATA),
+        str | None, data_option(help="Tells series apart; windows never cross a change of it.")
     ] = None,
     validation: Annotated[
         str,
-        typer.Option(
-            help="Share at the end of each series (more, if that is less than a window), or another Parquet file.",
-            rich_help_panel=DATA,
+        data_option(
+            help="Share at the end of each series (more, if that is less than a window), or another Parquet file."
         ),
     ] = "0.2",
     fill: Annotated[
         Fill | None,
-        typer.Option(
-            help="Missing values: refuse, repeat the last value, or the mean.",
-            show_default="error",
-            rich_help_panel=DATA,
-        ),
+        data_option(help="Missing values: refuse, repeat the last value, or the mean.", show_default="error"),
     ] = None,
     season: Annotated[
         SeasonChoice | None,
-        typer.Option(
+        data_option(
             help="Subtract a profile by time of day or week (--time-column) from the columns that show one, from none, "
             "or a daily or weekly one from all.",
             show_default="auto; none with --preset paper",
-            rich_help_panel=DATA,
         ),
     ] = None,
     max_gap: Annotated[
         str | None,
-        typer.Option(
+        data_option(
             help="Windows never cross more usual steps of time than this between two rows; none: they do.",
             metavar="K|none",
             show_default="3, if the rows come regularly",
-            rich_help_panel=DATA,
         ),
     ] = None,
     interval: Annotated[
         str | None,
-        typer.Option(
+        data_option(
             help="Put the rows on a grid first: one row per interval of --time-column; recorded for scoring.",
             metavar="30s|5m|1h|none",
             show_default="none; that of --from",
-            rich_help_panel=DATA,
         ),
     ] = None,
     resample: Annotated[
         Literal["mean", "last"] | None,
-        typer.Option(
-            help="With --interval: the mean of the values in an interval, or the last.",
-            show_default="mean",
-            rich_help_panel=DATA,
-        ),
+        data_option(help="With --interval: the mean of the values in an interval, or the last.", show_default="mean"),
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(
+        model_option(
             help="Network and training together: default (64 wide, 1 layer, counted in steps) or paper (512 wide, 3 "
             "layers, 10 epochs, the published network).",
             metavar="default|paper",
             show_default="default",
-            rich_help_panel=MODEL,
         ),
     ] = None,
-    window: Annotated[
-        int | None, typer.Option(help="Rows of a window.", show_default="100", rich_help_panel=MODEL)
-    ] = None,
-    width: Annotated[int | None, typer.Option(help="Channels.", show_default=PRESET, rich_help_panel=MODEL)] = None,
-    heads: Annotated[
-        int | None, typer.Option(help="Attention heads.", show_default=PRESET, rich_help_panel=MODEL)
-    ] = None,
-    layers: Annotated[int | None, typer.Option(help="Layers.", show_default=PRESET, rich_help_panel=MODEL)] = None,
-    feed_forward: Annotated[
-        int | None, typer.Option(help="Feed-forward channels.", show_default="--width", rich_help_panel=MODEL)
-    ] = None,
+    window: Annotated[int | None, model_option(help="Rows of a window.", show_default="100")] = None,
+    width: Annotated[int | None, model_option(help="Channels.", show_default=PRESET)] = None,
+    heads: Annotated[int | None, model_option(help="Attention heads.", show_default=PRESET)] = None,
+    layers: Annotated[int | None, model_option(help="Layers.", show_default=PRESET)] = None,
+    feed_forward: Annotated[int | None, model_option(help="Feed-forward channels.", show_default="--width")] = None,
     prior: Annotated[
-        Prior | None,
-        typer.Option(help="Kernel of the prior association.", show_default="gaussian", rich_help_panel=MODEL),
+        Prior | None, model_option(help="Kernel of the prior association.", show_default="gaussian")
     ] = None,
     padding: Annotated[
         Padding | None,
-        typer.Option(
+        model_option(
             help="Neighbour of the window's edge rows: the row itself, or the other end as in the published code.",
             show_default="replicate; circular with --preset paper",
-            rich_help_panel=MODEL,
         ),
     ] = None,
     from_: Annotated[
         Path | None,
-        typer.Option(
+        training_option(
             "--from",
             help="Checkpoint to start from: its network, weights, columns and score, in a fifth of the steps. Scaler, "
             "validation statistics and thresholds are those of the new rows.",
-            rich_help_panel=TRAINING,
         ),
     ] = None,
     max_steps: Annotated[
         int | None,
-        typer.Option(
+        training_option(
             help="Budget: at most this many steps. Training ends earlier if the validation loss has stopped falling.",
             show_default=f"{DEFAULT.max_steps}; a fifth of it with --from",
-            rich_help_panel=TRAINING,
         ),
     ] = None,
     epochs: Annotated[
         int | None,
-        typer.Option(
-            help="Budget in passes over the training windows instead.",
-            show_default="10 with --preset paper",
-            rich_help_panel=TRAINING,
+        training_option(
+            help="Budget in passes over the training windows instead.", show_default="10 with --preset paper"
         ),
     ] = None,
     patience: Annotated[
         int | None,
-        typer.Option(
+        training_option(
             help="The validation loss has stopped falling after this many evaluations without a better one (every "
             f"{DEFAULT.evaluate_every} steps; with --preset paper every epoch).",
             show_default=PRESET,
-            rich_help_panel=TRAINING,
         ),
     ] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="Of Adam.", show_default=PRESET, rich_help_panel=TRAINING)
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Windows per step.", show_default="32", rich_help_panel=TRAINING)
-    ] = None,
+    learning_rate: Annotated[float | None, training_option(help="Of Adam.", show_default=PRESET)] = None,
+    batch_size: Annotated[int | None, training_option(help="Windows per step.", show_default="32")] = None,
     stride: Annotated[
         int | None,
-        typer.Option(
+        training_option(
             help="Rows from one training window to the next.",
             show_default="1; with --preset paper the window, no overlap",
-            rich_help_panel=TRAINING,
         ),
     ] = None,
     strategy: Annotated[
         Strategy | None,
-        typer.Option(
-            help="Minimax, direct maximisation, or reconstruction only.",
-            show_default="minimax",
-            rich_help_panel=TRAINING,
-        ),
+        training_option(help="Minimax, direct maximisation, or reconstruction only.", show_default="minimax"),
     ] = None,
     lambda_: Annotated[
-        float | None,
-        typer.Option(
-            "--lambda", help="Weight of the discrepancy in the loss.", show_default="3", rich_help_panel=TRAINING
-        ),
+        float | None, training_option("--lambda", help="Weight of the discrepancy in the loss.", show_default="3")
     ] = None,
     head_rule: Annotated[
         HeadRule | None,
-        typer.Option(
+        training_option(
             help="Discrepancy: heads averaged first (paper; exact: without a floor), or per head (published code).",
             show_default="paper",
-            rich_help_panel=TRAINING,
         ),
     ] = None,
     distance: Annotated[
-        Distance | None,
-        typer.Option(help="Distance of the associations.", show_default="kl", rich_help_panel=TRAINING),
+        Distance | None, training_option(help="Distance of the associations.", show_default="kl")
     ] = None,
     layer: Annotated[
-        int | None,
-        typer.Option(help="Use the discrepancy of one layer, from 0. Default: all.", rich_help_panel=TRAINING),
+        int | None, training_option(help="Use the discrepancy of one layer, from 0. Default: all.")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Same seed, same weights.", show_default="0", rich_help_panel=TRAINING)
-    ] = None,
+    seed: Annotated[int | None, training_option(help="Same seed, same weights.", show_default="0")] = None,
     score_mode: Annotated[
         ScoreMode | None,
-        typer.Option(
-            help="Score to record; see docs/method.md.", show_default="fusion of several views", rich_help_panel=SCORE
-        ),
+        score_option(help="Score to record; see docs/method.md.", show_default="fusion of several views"),
     ] = None,
-    temperature: Annotated[
-        float | None, typer.Option(help="Of mode published.", show_default="50", rich_help_panel=SCORE)
-    ] = None,
+    temperature: Annotated[float | None, score_option(help="Of mode published.", show_default="50")] = None,
     smooth: Annotated[
-        int | None,
-        typer.Option(
-            help="Moving mean of the score over so many rows.", show_default="1 for a named mode", rich_help_panel=SCORE
-        ),
+        int | None, score_option(help="Moving mean of the score over so many rows.", show_default="1 for a named mode")
     ] = None,
     normalise_errors: Annotated[
         bool | None,
-        typer.Option(
+        score_option(
             "--normalise-errors/--no-normalise-errors",
             help="Divide each feature's error by its mean on the validation part; not in modes paper and published.",
             show_default="not for a named mode",
-            rich_help_panel=SCORE,
         ),
     ] = None,
     level: Annotated[
         Level | None,
-        typer.Option(
+        score_option(
             help="Of mode fusion: compare levels with the recent past, with the training data, or not at all.",
             show_default="recent",
-            rich_help_panel=SCORE,
         ),
     ] = None,
-    ratio: Annotated[
-        float, typer.Option(help="Threshold: share of validation rows above it.", rich_help_panel=SCORE)
-    ] = 0.01,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.", rich_help_panel=RUN)] = "auto",
-    precision: Annotated[
-        Precision | None, typer.Option(help="Autocast type, on CUDA.", show_default="fp32", rich_help_panel=RUN)
-    ] = None,
-    compile_: Annotated[bool, typer.Option("--compile", help="torch.compile, on CUDA.", rich_help_panel=RUN)] = False,
-    threads: Annotated[int | None, typer.Option(help="CPU threads. Default: all.", rich_help_panel=RUN)] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue a run that was stopped.", rich_help_panel=RUN)
-    ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an existing checkpoint.", rich_help_panel=RUN)
-    ] = False,
-    log_json: Annotated[
-        bool, typer.Option("--log-json", help="JSON lines on stdout, for machines.", rich_help_panel=RUN)
-    ] = False,
+    ratio: Annotated[float, score_option(help="Threshold: share of validation rows above it.")] = 0.01,
+    device: Annotated[str, run_option(help="auto, cpu, cuda or mps.")] = "auto",
+    precision: Annotated[Precision | None, run_option(help="Autocast type, on CUDA.", show_default="fp32")] = None,
+    compile_: Annotated[bool, run_option("--compile", help="torch.compile, on CUDA.")] = False,
+    threads: Annotated[int | None, run_option(help="CPU threads. Default: all.")] = None,
+    resume: Annotated[bool, run_option("--resume", help="Continue a run that was stopped.")] = False,
+    overwrite: Annotated[bool, run_option("--overwrite", help="Replace an existing checkpoint.")] = False,
+    log_json: Annotated[bool, run_option("--log-json", help="JSON lines on stdout, for machines.")] = False,
 ) -> None:
     """Learn an Anomaly Transformer from the rows of a Parquet file.
 

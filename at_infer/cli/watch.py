@@ -11,33 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
-from at_infer.cli.scoring_options import (
-    ENGINE,
-    INPUT,
-    RUN,
-    SCORE,
-    Delay,
-    EnginePath,
-    FalseAlarms,
-    LevelOption,
-    MaxGap,
-    Mode,
-    NormaliseErrors,
-    NoTime,
-    OnBadTime,
-    OneSeries,
-    OnMissingFeature,
-    Provider,
-    Ratio,
-    SeriesColumn,
-    Temperature,
-    Threads,
-    Threshold,
-    number_of_steps,
-    number_or_auto,
-)
+from at_infer.cli import scoring_options as shared
+from at_infer.cli.options import engine_option, input_option, panel, run_option, score_option
 from at_infer.cli.terminal import say
 from at_infer.errors import ConfigError, OutputError
 from at_infer.interrupt import Interrupt
@@ -50,143 +25,102 @@ if TYPE_CHECKING:
     from at_infer.live.scorer import StreamScorer
     from at_infer.live.tally import Tally
 
-ALERTS = "Incidents and metrics"
+alerts_option = panel("Incidents and metrics")
 
 
 def watch(
-    engine: EnginePath,
+    engine: shared.EnginePath,
     follow: Annotated[
-        Path | None,
-        typer.Option(
-            help="Follow this file, also through rotation, instead of stdin.",
-            metavar="FILE",
-            rich_help_panel=INPUT,
-        ),
+        Path | None, input_option(help="Follow this file, also through rotation, instead of stdin.", metavar="FILE")
     ] = None,
-    from_end: Annotated[
-        bool,
-        typer.Option("--from-end", help="With --follow: only new lines.", rich_help_panel=INPUT),
-    ] = False,
+    from_end: Annotated[bool, input_option("--from-end", help="With --follow: only new lines.")] = False,
     format_: Annotated[
         Literal["auto", "json", "csv"],
-        typer.Option("--format", help="JSON lines or CSV; auto detects it from the first line.", rich_help_panel=INPUT),
+        input_option("--format", help="JSON lines or CSV; auto detects it from the first line."),
     ] = "auto",
     header: Annotated[
-        str | None,
-        typer.Option(
-            help="Columns of CSV without a header line, comma separated.", metavar="NAMES", rich_help_panel=INPUT
-        ),
+        str | None, input_option(help="Columns of CSV without a header line, comma separated.", metavar="NAMES")
     ] = None,
-    time_column: Annotated[
-        str | None,
-        typer.Option(
-            help="Copied to the output, must increase within a series. Default: the model's.", rich_help_panel=INPUT
-        ),
-    ] = None,
-    no_time: NoTime = False,
-    on_bad_time: OnBadTime = "error",
-    series_column: SeriesColumn = None,
-    one_series: OneSeries = False,
-    on_missing_feature: OnMissingFeature = "error",
-    max_gap: MaxGap = None,
+    time_column: shared.TimeColumn = None,
+    no_time: shared.NoTime = False,
+    on_bad_time: shared.OnBadTime = "error",
+    series_column: shared.SeriesColumn = None,
+    one_series: shared.OneSeries = False,
+    on_missing_feature: shared.OnMissingFeature = "error",
+    max_gap: shared.MaxGap = None,
     interval: Annotated[
         Literal["none"] | None,
-        typer.Option(
-            help="none: rows come one per interval already, for a model that was trained with --interval.",
-            rich_help_panel=INPUT,
-        ),
+        input_option(help="none: rows come one per interval already, for a model that was trained with --interval."),
     ] = None,
-    threshold: Threshold = None,
-    ratio: Ratio = None,
-    false_alarms: FalseAlarms = None,
-    score_mode: Mode = None,
-    temperature: Temperature = None,
-    smooth: Annotated[
-        int | None,
-        typer.Option(help="Moving average over this many past scores. Default: the model's.", rich_help_panel=SCORE),
-    ] = None,
-    normalise_errors: NormaliseErrors = None,
-    level: LevelOption = None,
-    delay: Delay = None,
+    threshold: shared.Threshold = None,
+    ratio: shared.Ratio = None,
+    false_alarms: shared.FalseAlarms = None,
+    score_mode: shared.Mode = None,
+    temperature: shared.Temperature = None,
+    smooth: shared.Smooth = None,
+    normalise_errors: shared.NormaliseErrors = None,
+    level: shared.LevelOption = None,
+    delay: shared.Delay = None,
     explain: Annotated[
         Literal["none", "top", "all"] | None,
-        typer.Option(
+        score_option(
             help="Of flagged rows and incidents: top, the feature to blame; all, every error too.",
             show_default="top if people are told of incidents, else none",
-            rich_help_panel=SCORE,
         ),
     ] = None,
-    every: Annotated[
-        int, typer.Option(help="Score every K-th row of a series.", metavar="K", rich_help_panel=SCORE)
-    ] = 1,
-    provider: Provider = "cpu",
+    every: Annotated[int, score_option(help="Score every K-th row of a series.", metavar="K")] = 1,
+    provider: shared.Provider = "cpu",
     batch_size: Annotated[
-        int | None, typer.Option(help="Maximum number of windows per batch.", show_default="8", rich_help_panel=ENGINE)
+        int | None, engine_option(help="Maximum number of windows per batch.", show_default="8")
     ] = None,
-    threads: Threads = None,
+    threads: shared.Threads = None,
     max_delay_ms: Annotated[
-        float,
-        typer.Option(help="Longest time a row waits to be batched with others.", metavar="MS", rich_help_panel=RUN),
+        float, run_option(help="Longest time a row waits to be batched with others.", metavar="MS")
     ] = 10.0,
     max_series: Annotated[
-        int,
-        typer.Option(
-            help="Maximum number of series in memory; the least recently seen is dropped.", rich_help_panel=RUN
-        ),
+        int, run_option(help="Maximum number of series in memory; the least recently seen is dropped.")
     ] = 10_000,
     state: Annotated[
         Path | None,
-        typer.Option(
-            help="Store the state of all series in this file, and continue from it.",
-            metavar="FILE",
-            rich_help_panel=RUN,
-        ),
+        run_option(help="Store the state of all series in this file, and continue from it.", metavar="FILE"),
     ] = None,
     state_interval: Annotated[
-        float,
-        typer.Option(help="Seconds between writes of the state; it is also written at the end.", rich_help_panel=RUN),
+        float, run_option(help="Seconds between writes of the state; it is also written at the end.")
     ] = 60.0,
     reload: Annotated[
         bool,
-        typer.Option(
+        run_option(
             "--reload",
             help="Replace the engine when its file changes, as SIGHUP does; rows, scores and incidents go on.",
-            rich_help_panel=RUN,
         ),
     ] = False,
     only: Annotated[
         Literal["rows", "incidents"],
-        typer.Option(
-            help="incidents: a JSON line only when an incident opens, gets worse or closes.", rich_help_panel=ALERTS
-        ),
+        alerts_option(help="incidents: a JSON line only when an incident opens, gets worse or closes."),
     ] = "rows",
     on_incident: Annotated[
         str | None,
-        typer.Option(
+        alerts_option(
             help="Run this at each event of an incident, which it finds as a JSON line on its standard input.",
             metavar="COMMAND",
-            rich_help_panel=ALERTS,
         ),
     ] = None,
     webhook: Annotated[
         str | None,
-        typer.Option(
+        alerts_option(
             help="Post each event of an incident to this URL, and try again if that fails.",
             metavar="URL",
             envvar="AT_INFER_WEBHOOK",
-            rich_help_panel=ALERTS,
         ),
     ] = None,
     webhook_format: Annotated[
-        Literal["json", "slack", "alertmanager"],
-        typer.Option(help="What the webhook expects.", rich_help_panel=ALERTS),
+        Literal["json", "slack", "alertmanager"], alerts_option(help="What the webhook expects.")
     ] = "json",
     metrics: Annotated[
         str | None,
-        typer.Option(
+        alerts_option(
             help="Serve OpenMetrics text (Prometheus) over HTTP at /metrics; without HOST only to this machine.",
             metavar="[HOST]:PORT",
-            rich_help_panel=ALERTS,
         ),
     ] = None,
 ) -> None:
@@ -230,13 +164,13 @@ def watch(
             normalise_errors=normalise_errors,
             level=level,
             delay=delay,
-            threshold=number_or_auto(threshold),
+            threshold=shared.number_or_auto(threshold),
             ratio=ratio,
             false_alarms=false_alarms,
             align="last",
             explain=explain or ("top" if told else "none"),
             on_missing_feature=on_missing_feature,
-            max_gap=number_of_steps(max_gap),
+            max_gap=shared.number_of_steps(max_gap),
             interval=interval,
         )
         input_options = InputOptions(
