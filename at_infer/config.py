@@ -1,6 +1,6 @@
 """What a model is, how it is trained and how its score is formed: frozen, framework-free, JSON round trip."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
@@ -27,8 +27,6 @@ Provider = Literal["cpu", "cuda", "tensorrt"]
 SCORE_MODES: tuple[ScoreMode, ...] = get_args(ScoreMode)
 WINDOW_MODES: tuple[ScoreMode, ...] = tuple(mode for mode in SCORE_MODES if mode != "fusion")
 """Modes that are functions of a window; `fusion` also looks at rows around it."""
-LARGEST = 3.4028234663852886e38
-"""Of float32."""
 MOST_WINDOW, MOST_FEATURES = 1 << 16, 1 << 16
 """Attention over more rows takes more memory than machines have; a file that asks for it is damaged or hostile."""
 
@@ -140,9 +138,9 @@ class ErrorKind(NamedTuple):
     """What of a reconstruction counts as its error."""
 
     centred: bool
-    """The difference of a feature counts only as far as it leaves its own mean over the steps around it."""
+    """Subtract each feature's local mean residual."""
     normalised: bool
-    """Features count in multiples of their usual error."""
+    """Divide each feature's error by its mean on the validation part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,141 +202,6 @@ def head_rule(mode: ScoreMode, discrepancy: DiscrepancyConfig) -> HeadRule:
 def head_rules(discrepancy: DiscrepancyConfig) -> tuple[HeadRule, HeadRule]:
     """The two that the modes of one model need: heads averaged first, and compared one by one."""
     return ("exact" if discrepancy.head_rule == "exact" else "paper"), "published"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scaler(Config):
-    """Standard scaling by statistics of the training part: (x - mean) / scale per column."""
-
-    mean: list[float]
-    scale: list[float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewScale(Config):
-    """Validation statistics of the views of mode `fusion`, each a list with an entry per feature."""
-
-    centre: dict[str, list[float]]
-    """Mean of the activities; the other views are zero where all is normal."""
-    spread: dict[str, list[float]]
-    """Standard deviation of the activities, root of the mean square of the other views."""
-    unit: float = 1.0
-    """Median of the score on the validation part, in which it is measured: 1 is normal, for every model."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewStatistics(Config):
-    """What mode `fusion` knows of the data beside the network."""
-
-    next: list[list[float]]
-    """Linear prediction of a row from the 20 before it, per feature: a coefficient per lag, and the intercept."""
-    ahead: list[list[float]]
-    """The same from the rows 5 to 24 before it."""
-    whole: ViewScale
-    """Of rows scored in whole windows."""
-    live: ViewScale
-    """Of rows scored as the last of their window."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Normal(Config):
-    """Validation statistics that scores are compared with."""
-
-    _earlier: ClassVar[Mapping[str, Any]] = {"views": None}
-
-    error: list[float]
-    """Mean squared error of each feature."""
-    centred_error: list[float]
-    """The same, centred."""
-    discrepancy: dict[str, list[float]]
-    """Mean and standard deviation of AssDis, per head rule."""
-    views: ViewStatistics | None = None
-    """For mode `fusion`; None if nobody measured them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Threshold(Config):
-    """Score above which a point is an anomaly, and where the value came from."""
-
-    value: float
-    method: str
-    ratio: float | None
-    """Share of the validation rows above it, where the method asks for one."""
-    validation_rows: int
-
-    def __post_init__(self) -> None:
-        check_finite("threshold", self.value)
-        if self.ratio is not None:
-            check_ratio(self.ratio)
-        self._at_least("validation_rows", 0)
-
-
-def check_ratio(ratio: float) -> None:
-    """Of a threshold: the share of the validation rows above it."""
-    if not 0 <= ratio < 1:
-        raise ConfigError(f"ratio: {ratio:g} is not a share in [0, 1); 0.01 means one percent")
-
-
-def check_finite(name: str, value: float) -> None:
-    """Of a threshold: scores are float32."""
-    if not abs(value) <= LARGEST:
-        raise ConfigError(f"{name}: {value} is not a finite number")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncidentCurve(Config):
-    """How many incidents the validation part has at each threshold, with the default rules for incidents."""
-
-    levels: list[float]
-    """Thresholds, rising; the last one is the highest score."""
-    counts: list[int]
-    rows: int
-    """With a score, that were counted in."""
-
-    def __post_init__(self) -> None:
-        if not self.levels or len(self.levels) != len(self.counts) or self.rows < 1:
-            raise ConfigError("IncidentCurve: levels and counts do not fit each other")
-        for level in self.levels:
-            check_finite("level", level)
-        if sorted(self.levels) != self.levels or min(self.counts) < 0:
-            raise ConfigError("IncidentCurve: levels do not rise, or a count is negative")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValidationRecord(Config):
-    """Threshold and quantiles of validation scores, for one way to score a row."""
-
-    _earlier: ClassVar[Mapping[str, Any]] = {"incidents": None}
-
-    align: Align = "window"
-    """`window`: whole windows, side by side. `last`: each row as the last of its window, as live rows are."""
-    delay: int = 0
-    """Rows that a live row is scored late."""
-    threshold: Threshold
-    """For the recorded score mode."""
-    quantiles: dict[str, list[float]]
-    """Per score mode, at the recorded levels."""
-    incidents: IncidentCurve | None = None
-    """Of the recorded score mode; None if nobody counted them."""
-
-    def __post_init__(self) -> None:
-        self._choice("align", Align)
-        self._at_least("delay", 0)
-
-
-def find_validation(records: Sequence[ValidationRecord], align: Align, delay: int) -> ValidationRecord:
-    """The record of rows that are scored like this; of whole windows, if there is none."""
-    whole = next(record for record in records if record.align == "window")
-    return next((record for record in records if (record.align, record.delay) == (align, delay)), whole)
-
-
-def upgrade_validation(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata or a checkpoint of format 1, whose fields threshold, quantiles and causal become records."""
-    causal = values.get("causal")
-    whole = {"align": "window", "delay": 0, "threshold": values["threshold"], "quantiles": values["quantiles"]}
-    last = [] if causal is None else [{"align": "last", "delay": 0, **causal}]
-    rest = {name: value for name, value in values.items() if name not in ("threshold", "quantiles", "causal")}
-    return {**rest, "format": 2, "validation": [whole, *last]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

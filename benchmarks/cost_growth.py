@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from at_infer.config import PRESETS, DiscrepancyConfig, ModelConfig, Scaler, ScoreConfig
+from at_infer.config import PRESETS, DiscrepancyConfig, ModelConfig, ScoreConfig
 from at_infer.engines import open_engine
+from at_infer.models.statistics import Scaler
 from at_infer.output import atomic_path
 from benchmarks.arithmetic import other_operations, product_operations
 from benchmarks.cost_growth_figure import draw

@@ -26,13 +26,14 @@ import numpy as np
 import torch
 
 from at_infer import datasets
-from at_infer.config import PRESETS, ExportPrecision, Scaler, ScoreConfig, ScoreMode, TrainConfig
+from at_infer.config import PRESETS, ExportPrecision, ScoreConfig, ScoreMode, TrainConfig
 from at_infer.engines import open_engine
 from at_infer.engines.tensorrt.batching import BatchProfile
 from at_infer.engines.tensorrt.modules import load_flavour
 from at_infer.errors import AtInferError, EngineError
 from at_infer.models.criterion import Floats, anomaly_score, error_and_discrepancy, layers_summed, usual_discrepancy
 from at_infer.models.metadata import Metadata
+from at_infer.models.statistics import Scaler
 from at_infer.scoring.real_windows import real_windows
 from at_infer.tables import write_table
 from at_infer.thresholds.ratio import carried_threshold

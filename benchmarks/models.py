@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 import torch
 
-from at_infer.config import DiscrepancyConfig, Fill, ModelConfig, Scaler, ScoreConfig
+from at_infer.config import DiscrepancyConfig, Fill, ModelConfig, ScoreConfig
+from at_infer.models.statistics import Scaler
 from at_infer.thresholds.quantiles import QUANTILE_LEVELS
 from export.pipeline import ExportConfig, export_model
 from training.checkpoint import Checkpoint

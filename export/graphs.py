@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from at_infer.config import DiscrepancyConfig, Normal, Scaler, ScoreConfig
+from at_infer.config import DiscrepancyConfig, ScoreConfig
 from at_infer.errors import ConfigError
 from at_infer.models.criterion import NO_STATISTICS, error_weights
+from at_infer.models.statistics import Normal, Scaler
 from export.fold import linear
 from training.discrepancy import association_discrepancy
 from training.model import AnomalyTransformer, Layer

@@ -15,11 +15,12 @@ import torch
 from numpy.typing import NDArray
 
 from at_infer import __version__
-from at_infer.config import Config, ExportPrecision, ScoreMode, find_validation, head_rule
+from at_infer.config import Config, ExportPrecision, ScoreMode, head_rule
 from at_infer.engines.tensorrt.batching import BatchProfile
 from at_infer.errors import CheckpointError, ExportError, OutputError
 from at_infer.models.kinds import Flavour
 from at_infer.models.metadata import FORMAT, Graph, Metadata
+from at_infer.models.statistics import find_validation
 from at_infer.output import check_writable, take_place
 from at_infer.scoring.real_windows import real_windows
 from at_infer.scoring.windows import ALIGNMENT

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from at_infer.config import DiscrepancyConfig, Fill, ModelConfig, Scaler, ScoreConfig
+from at_infer.config import DiscrepancyConfig, Fill, ModelConfig, ScoreConfig
+from at_infer.models.statistics import Scaler
 from benchmarks.models import untrained
 from training.checkpoint import Checkpoint
 

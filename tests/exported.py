@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from at_infer.config import DiscrepancyConfig, ModelConfig, Normal, Scaler, ScoreConfig, Threshold, ValidationRecord
+from at_infer.config import DiscrepancyConfig, ModelConfig, ScoreConfig
 from at_infer.models.metadata import FORMAT, Metadata
+from at_infer.models.statistics import Normal, Scaler, Threshold, ValidationRecord
 
 WINDOW, FEATURES = 8, 3
 MODEL = ModelConfig(features=FEATURES, window=WINDOW, width=8, heads=2, layers=1, feed_forward=8)

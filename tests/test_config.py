@@ -8,17 +8,9 @@ from typing import Any
 
 import pytest
 
-from at_infer.config import (
-    PRESETS,
-    SCORE_MODES,
-    Config,
-    DiscrepancyConfig,
-    ModelConfig,
-    Normal,
-    ScoreConfig,
-    TrainConfig,
-)
+from at_infer.config import PRESETS, SCORE_MODES, Config, DiscrepancyConfig, ModelConfig, ScoreConfig, TrainConfig
 from at_infer.errors import ConfigError
+from at_infer.models.statistics import Normal
 
 EXAMPLES: list[Config] = [
     replace(PRESETS["paper"].model, features=25),

@@ -10,22 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from at_infer.config import (
-    Align,
-    DiscrepancyConfig,
-    Fill,
-    ModelConfig,
-    Normal,
-    Scaler,
-    ScoreConfig,
-    ValidationRecord,
-    find_validation,
-    upgrade_validation,
-)
+from at_infer.config import Align, DiscrepancyConfig, Fill, ModelConfig, ScoreConfig
 from at_infer.errors import AtInferError, CheckpointError
 from at_infer.models.agreement import check_knowledge
 from at_infer.models.season import Season
 from at_infer.models.spacing import Grid, Spacing
+from at_infer.models.statistics import Normal, Scaler, ValidationRecord, find_validation, upgrade_validation
 from at_infer.output import atomic_path
 from at_infer.untrusted import check_regular, typed_fields
 from training.model import AnomalyTransformer

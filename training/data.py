@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.config import Fill, Scaler, SeasonChoice
+from at_infer.config import Fill, SeasonChoice
 from at_infer.errors import ConfigError, DataError
 from at_infer.models.season import Season
 from at_infer.models.spacing import Grid, Spacing, check_max_gap, grid_max_gap
+from at_infer.models.statistics import Scaler
 from at_infer.scoring.windows import Starts, window_starts
 from at_infer.tables import Table, read_table, rising_columns
 from at_infer.tables.files import InputFile

@@ -16,12 +16,8 @@ from at_infer.config import (
     DiscrepancyConfig,
     ErrorKind,
     HeadRule,
-    Normal,
     ScoreConfig,
     ScoreMode,
-    Threshold,
-    ValidationRecord,
-    ViewStatistics,
     head_rule,
     head_rules,
     split_delay,
@@ -29,6 +25,7 @@ from at_infer.config import (
 from at_infer.incidents.curve import incident_curve
 from at_infer.models.criterion import anomaly_score, error_weights
 from at_infer.models.fusion import Fusion, measure_views
+from at_infer.models.statistics import Normal, Threshold, ValidationRecord, ViewStatistics
 from at_infer.models.views import AHEAD, NEXT, LinearPrediction, SeriesViews
 from at_infer.scoring.windows import MovingMean
 from at_infer.thresholds.quantiles import quantiles

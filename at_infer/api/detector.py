@@ -27,11 +27,11 @@ from at_infer.config import (
     ScoreMode,
     SeasonChoice,
     Strategy,
-    check_ratio,
     check_temperature,
 )
 from at_infer.errors import ConfigError, DataError, MissingExtraError, NotFittedError, OutputError
 from at_infer.models.spacing import Resample, choose_grid
+from at_infer.models.statistics import check_ratio
 from at_infer.output import atomic_path, check_writable
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.windows import Floats

@@ -23,10 +23,10 @@ from at_infer.config import (
     SeasonChoice,
     Strategy,
     TrainConfig,
-    check_ratio,
     check_temperature,
 )
 from at_infer.errors import MissingExtraError
+from at_infer.models.statistics import check_ratio
 from at_infer.output import check_writable
 from at_infer.threads import check_threads, let_threads_sleep
 from at_infer.training_options import NetworkOptions, TrainingOptions, preset_name

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.config import IncidentCurve, ScoreConfig
+from at_infer.config import ScoreConfig
 from at_infer.incidents.defaults import default_rules
 from at_infer.incidents.tracker import IncidentTracker
+from at_infer.models.statistics import IncidentCurve
 from at_infer.tables.scores import ScoredFile
 
 Floats = NDArray[np.float32]

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from at_infer.config import Config, check_finite
+from at_infer.config import Config
 from at_infer.errors import ConfigError
+from at_infer.models.statistics import check_finite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Protocol
 
-from at_infer.config import DiscrepancyConfig, ModelConfig, Normal, Scaler, ValidationRecord, ViewStatistics
+from at_infer.config import DiscrepancyConfig, ModelConfig
 from at_infer.errors import ConfigError
 from at_infer.models.season import Season
+from at_infer.models.statistics import Normal, Scaler, ValidationRecord, ViewStatistics
 from at_infer.models.views import AHEAD, NEXT, VIEWS
 
 ROUNDING = 1e-6  # relative: interpolated quantiles may fall by a rounding error

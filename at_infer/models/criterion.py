@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.config import DiscrepancyConfig, Distance, ErrorKind, Normal, Prior, Scaler, ScoreConfig, ViewStatistics
+from at_infer.config import DiscrepancyConfig, Distance, ErrorKind, Prior, ScoreConfig
 from at_infer.errors import ConfigError, EngineError
 from at_infer.models.fusion import fuse_windows
 from at_infer.models.metadata import Metadata
+from at_infer.models.statistics import Normal, Scaler, ViewStatistics
 
 Floats = NDArray[np.float32]
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.config import Level, ScoreConfig, ViewScale, ViewStatistics
+from at_infer.config import Level, ScoreConfig
+from at_infer.models.statistics import ViewScale, ViewStatistics
 from at_infer.models.views import ACTIVITY, FLOOR, VIEWS, MovingMeans, SeriesViews, View
 from at_infer.models.views import lookback as views_lookback
 

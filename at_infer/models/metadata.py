@@ -5,22 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
-from at_infer.config import (
-    Align,
-    DiscrepancyConfig,
-    Fill,
-    ModelConfig,
-    Normal,
-    Scaler,
-    ScoreConfig,
-    ValidationRecord,
-    find_validation,
-    upgrade_validation,
-)
+from at_infer.config import Align, DiscrepancyConfig, Fill, ModelConfig, ScoreConfig
 from at_infer.errors import AtInferError, ConfigError, EngineError
 from at_infer.models.agreement import check_knowledge
 from at_infer.models.season import Season
 from at_infer.models.spacing import Grid, Spacing
+from at_infer.models.statistics import Normal, Scaler, ValidationRecord, find_validation, upgrade_validation
 from at_infer.untrusted import load_json, typed_fields
 
 FORMAT = 2

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.config import ModelConfig, ScoreConfig, Threshold, ValidationRecord
+from at_infer.config import ModelConfig, ScoreConfig
 from at_infer.errors import CheckpointError, ConfigError
 from at_infer.models.signatures import identify
+from at_infer.models.statistics import Threshold, ValidationRecord
 from at_infer.report.payload import Arrays
 
 SHOWN_QUANTILES = {"median": 0.5, "99 %": 0.99, "99.9 %": 0.999, "highest": 1.0}

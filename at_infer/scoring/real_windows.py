@@ -4,10 +4,11 @@ from typing import Protocol
 
 import numpy as np
 
-from at_infer.config import Fill, ModelConfig, Scaler
+from at_infer.config import Fill, ModelConfig
 from at_infer.errors import DataError
 from at_infer.models.season import Season
 from at_infer.models.spacing import MAX_GAP, Grid, Spacing
+from at_infer.models.statistics import Scaler
 from at_infer.scoring.missing import Filler
 from at_infer.scoring.windows import Floats, window_starts
 from at_infer.tables import read_table

@@ -8,9 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.config import Align, ScoreConfig, ValidationRecord, check_finite, check_ratio
+from at_infer.config import Align, ScoreConfig
 from at_infer.errors import ConfigError, DataError
 from at_infer.models.metadata import Metadata
+from at_infer.models.statistics import ValidationRecord, check_finite, check_ratio
 from at_infer.thresholds.false_alarms import IncidentRates, parse_rate, rates_of, rows_per_day_of
 from at_infer.thresholds.quantiles import ValidationScores
 from at_infer.thresholds.ratio import carried_threshold

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from at_infer.config import IncidentCurve, ValidationRecord
 from at_infer.errors import ConfigError
 from at_infer.models.metadata import Metadata
+from at_infer.models.statistics import IncidentCurve, ValidationRecord
 
 DAYS = {"hour": 1 / 24, "day": 1.0, "week": 7.0, "month": 30.4375, "year": 365.25}
 FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*/\s*(?:(\d+)\s*)?([a-z]+?)s?\s*")

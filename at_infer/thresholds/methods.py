@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from at_infer.config import Align, IncidentCurve, Threshold, ValidationRecord, check_finite, check_ratio
+from at_infer.config import Align
 from at_infer.errors import AtInferError, ConfigError, DataError
 from at_infer.models.metadata import Metadata
+from at_infer.models.statistics import IncidentCurve, Threshold, ValidationRecord, check_finite, check_ratio
 from at_infer.tables.labels import read_scores
 from at_infer.thresholds.false_alarms import IncidentRates, parse_rate, rows_per_day_of
 from at_infer.thresholds.quantiles import ValidationScores, histogram

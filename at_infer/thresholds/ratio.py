@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.config import Threshold, check_ratio
 from at_infer.errors import ConfigError, DataError
+from at_infer.models.statistics import Threshold, check_ratio
 
 
 def ratio_threshold(scores: NDArray[np.float32], ratio: float) -> float:

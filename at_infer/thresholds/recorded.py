@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from at_infer.config import Align, ScoreConfig, ValidationRecord
+from at_infer.config import Align, ScoreConfig
 from at_infer.errors import DataError, EngineError
 from at_infer.models.kinds import is_plan
 from at_infer.models.metadata import Metadata
 from at_infer.models.scored_by import ScoredBy
 from at_infer.models.sidecar import load_sidecar
+from at_infer.models.statistics import ValidationRecord
 from at_infer.tables.labels import read_scores
 from at_infer.thresholds.quantiles import ValidationScores
 

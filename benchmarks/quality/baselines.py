@@ -8,8 +8,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from sklearn.ensemble import IsolationForest
 
-from at_infer.config import ScoreConfig, ViewStatistics
+from at_infer.config import ScoreConfig
 from at_infer.models.fusion import Fusion, Normalised, measure_views
+from at_infer.models.statistics import ViewStatistics
 from at_infer.models.views import AHEAD, NEXT, VIEWS, LinearPrediction, MovingMeans, SeriesViews
 from benchmarks.quality.series import GROUPS, Series
 from training.linear import fit_linear

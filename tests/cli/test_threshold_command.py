@@ -12,11 +12,12 @@ import onnx
 import polars as pl
 import pytest
 
-from at_infer.config import ScoreConfig, Threshold, ValidationRecord
+from at_infer.config import ScoreConfig
 from at_infer.engines import open_engine
 from at_infer.incidents.curve import incident_curve
 from at_infer.models.metadata import Metadata
 from at_infer.models.sidecar import load_sidecar, seal, sidecar_path
+from at_infer.models.statistics import Threshold, ValidationRecord
 from at_infer.scoring.windows import WindowLayout
 from at_infer.thresholds.quantiles import QUANTILE_LEVELS, ValidationScores, histogram, quantiles
 from at_infer.thresholds.ratio import ratio_threshold

@@ -11,8 +11,9 @@ import polars as pl
 import pytest
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
-from at_infer.config import ScoreConfig, Threshold, ValidationRecord
+from at_infer.config import ScoreConfig
 from at_infer.evaluation.evaluate import CONTESTANTS, ROC_RATIOS
+from at_infer.models.statistics import Threshold, ValidationRecord
 from at_infer.thresholds.quantiles import QUANTILE_LEVELS, quantiles
 from at_infer.thresholds.ratio import ratio_threshold
 from tests.conftest import Answer

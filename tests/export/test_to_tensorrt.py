@@ -12,13 +12,14 @@ import torch
 from onnx import TensorProto, helper
 from torch import nn
 
-from at_infer.config import PRESETS, DiscrepancyConfig, ModelConfig, Normal, Scaler, ScoreConfig
+from at_infer.config import PRESETS, DiscrepancyConfig, ModelConfig, ScoreConfig
 from at_infer.engines.ort import OnnxEngine
 from at_infer.engines.tensorrt.gpu import Gpu
 from at_infer.engines.tensorrt.modules import load_flavour
 from at_infer.engines.tensorrt.plan import PlanEngine
 from at_infer.errors import ConfigError, EngineError, ExportError, MissingExtraError, OutputError
 from at_infer.models.sidecar import load_sidecar, runtime_cache_path, sidecar_path
+from at_infer.models.statistics import Normal, Scaler
 from export import to_tensorrt
 from export.graphs import OUTPUTS, ScoreGraph, lower_precision
 from export.quantize import quantize_for_engines

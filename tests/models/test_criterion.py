@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from at_infer.config import WINDOW_MODES, ErrorKind, Normal, Scaler, ScoreConfig
+from at_infer.config import WINDOW_MODES, ErrorKind, ScoreConfig
 from at_infer.models.criterion import ERROR_FLOOR, anomaly_score, error_and_discrepancy, feature_errors, local_mean
+from at_infer.models.statistics import Normal, Scaler
 from tests import oracle
 from tests.exported import FEATURES, WINDOW, metadata
 

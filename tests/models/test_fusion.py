@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from at_infer.config import ScoreConfig, ViewScale, ViewStatistics
+from at_infer.config import ScoreConfig
 from at_infer.models.fusion import LABELS, WIDTHS, Fusion, add_together, lookahead, lookback, measure_views
+from at_infer.models.statistics import ViewScale, ViewStatistics
 from at_infer.models.views import (
     ACTIVITY,
     AHEAD,

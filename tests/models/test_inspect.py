@@ -13,10 +13,11 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
-from at_infer.config import DiscrepancyConfig, Scaler, ScoreConfig, Threshold, ValidationRecord
+from at_infer.config import DiscrepancyConfig, ScoreConfig
 from at_infer.measure.inspection import Inspection, rows, shorten
 from at_infer.models.sidecar import seal, sidecar_path
 from at_infer.models.signatures import identify, onnx_opsets
+from at_infer.models.statistics import Scaler, Threshold, ValidationRecord
 from tests.exported import FEATURES, MODEL, WINDOW, metadata
 from training.checkpoint import Checkpoint
 from training.model import AnomalyTransformer

@@ -12,10 +12,11 @@ import pytest
 
 from at_infer import EngineOptions, ScoreOptions, StreamScorer
 from at_infer.cluster.run import score_on_workers
-from at_infer.config import ScoreConfig, ViewScale, ViewStatistics
+from at_infer.config import ScoreConfig
 from at_infer.engines import open_engine
 from at_infer.errors import ConfigError, DataError
 from at_infer.models.fusion import Fusion
+from at_infer.models.statistics import ViewScale, ViewStatistics
 from at_infer.scoring.missing import PATIENCE, SETTLE, TOLD_AFTER, MissingFeatures
 from tests.in_process import Opener, read_splits
 from tests.options import by_kind

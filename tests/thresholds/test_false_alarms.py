@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from at_infer.config import IncidentCurve, ScoreConfig, ValidationRecord
+from at_infer.config import ScoreConfig
 from at_infer.errors import ConfigError
 from at_infer.incidents.curve import incident_curve
 from at_infer.incidents.defaults import default_rules
 from at_infer.incidents.tracker import IncidentTracker
+from at_infer.models.statistics import IncidentCurve, ValidationRecord
 from at_infer.scoring.options import ScoreOptions
 from at_infer.thresholds.choose import choose_for_scoring
 from at_infer.thresholds.false_alarms import IncidentRates, parse_rate

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from at_infer.config import Threshold
 from at_infer.errors import ConfigError, DataError
+from at_infer.models.statistics import Threshold
 from at_infer.thresholds.gap import gap_threshold
 from at_infer.thresholds.quantiles import QUANTILE_LEVELS, ValidationScores, quantiles
 from at_infer.thresholds.ratio import carried_threshold, quantile_threshold, ratio_threshold

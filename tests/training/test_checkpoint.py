@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 import torch
 
-from at_infer.config import DiscrepancyConfig, ModelConfig, Normal, Scaler, ScoreConfig, Threshold, ValidationRecord
+from at_infer.config import DiscrepancyConfig, ModelConfig, ScoreConfig
 from at_infer.errors import CheckpointError, OutputError
+from at_infer.models.statistics import Normal, Scaler, Threshold, ValidationRecord
 from at_infer.thresholds.quantiles import QUANTILE_LEVELS
 from training.checkpoint import FORMAT, Checkpoint, read_tensors, write_tensors
 from training.model import AnomalyTransformer

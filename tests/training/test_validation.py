@@ -11,17 +11,10 @@ import pytest
 import torch
 
 from at_infer import ScoreOptions, Scorer, StreamScorer
-from at_infer.config import (
-    PRESETS,
-    SCORE_MODES,
-    WINDOW_MODES,
-    DiscrepancyConfig,
-    ModelConfig,
-    ScoreConfig,
-    ValidationRecord,
-)
+from at_infer.config import PRESETS, SCORE_MODES, WINDOW_MODES, DiscrepancyConfig, ModelConfig, ScoreConfig
 from at_infer.errors import ConfigError, EngineError
 from at_infer.models.metadata import Metadata
+from at_infer.models.statistics import ValidationRecord
 from at_infer.thresholds.quantiles import quantiles
 from at_infer.thresholds.ratio import quantile_threshold
 from export.pipeline import ExportConfig, export_model

@@ -1,0 +1,146 @@
+"""What a model knows of the data it was validated on: scaling, statistics of its errors, thresholds and quantiles."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from at_infer.config import Align, Config
+from at_infer.errors import ConfigError
+
+LARGEST = 3.4028234663852886e38
+"""Of float32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaler(Config):
+    """Standard scaling by statistics of the training part: (x - mean) / scale per column."""
+
+    mean: list[float]
+    scale: list[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewScale(Config):
+    """Validation statistics of the views of mode `fusion`, each a list with an entry per feature."""
+
+    centre: dict[str, list[float]]
+    """Mean of the activities; the other views are zero where all is normal."""
+    spread: dict[str, list[float]]
+    """Standard deviation of the activities, root of the mean square of the other views."""
+    unit: float = 1.0
+    """Median of the score on the validation part, in which it is measured: 1 is normal, for every model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewStatistics(Config):
+    """What mode `fusion` knows of the data beside the network."""
+
+    next: list[list[float]]
+    """Linear prediction of a row from the 20 before it, per feature: a coefficient per lag, and the intercept."""
+    ahead: list[list[float]]
+    """The same from the rows 5 to 24 before it."""
+    whole: ViewScale
+    """Of rows scored in whole windows."""
+    live: ViewScale
+    """Of rows scored as the last of their window."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Normal(Config):
+    """Validation statistics that scores are compared with."""
+
+    _earlier: ClassVar[Mapping[str, Any]] = {"views": None}
+
+    error: list[float]
+    """Mean squared error of each feature."""
+    centred_error: list[float]
+    """The same, centred."""
+    discrepancy: dict[str, list[float]]
+    """Mean and standard deviation of AssDis, per head rule."""
+    views: ViewStatistics | None = None
+    """For mode `fusion`; None if nobody measured them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold(Config):
+    """Score above which a point is an anomaly, and where the value came from."""
+
+    value: float
+    method: str
+    ratio: float | None
+    """Share of the validation rows above it, where the method asks for one."""
+    validation_rows: int
+
+    def __post_init__(self) -> None:
+        check_finite("threshold", self.value)
+        if self.ratio is not None:
+            check_ratio(self.ratio)
+        self._at_least("validation_rows", 0)
+
+
+def check_ratio(ratio: float) -> None:
+    """Of a threshold: the share of the validation rows above it."""
+    if not 0 <= ratio < 1:
+        raise ConfigError(f"ratio: {ratio:g} is not a share in [0, 1); 0.01 means one percent")
+
+
+def check_finite(name: str, value: float) -> None:
+    """Of a threshold: scores are float32."""
+    if not abs(value) <= LARGEST:
+        raise ConfigError(f"{name}: {value} is not a finite number")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentCurve(Config):
+    """How many incidents the validation part has at each threshold, with the default rules for incidents."""
+
+    levels: list[float]
+    """Thresholds, rising; the last one is the highest score."""
+    counts: list[int]
+    rows: int
+    """With a score, that were counted in."""
+
+    def __post_init__(self) -> None:
+        if not self.levels or len(self.levels) != len(self.counts) or self.rows < 1:
+            raise ConfigError("IncidentCurve: levels and counts do not fit each other")
+        for level in self.levels:
+            check_finite("level", level)
+        if sorted(self.levels) != self.levels or min(self.counts) < 0:
+            raise ConfigError("IncidentCurve: levels do not rise, or a count is negative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationRecord(Config):
+    """Threshold and quantiles of validation scores, for one way to score a row."""
+
+    _earlier: ClassVar[Mapping[str, Any]] = {"incidents": None}
+
+    align: Align = "window"
+    """`window`: whole windows, side by side. `last`: each row as the last of its window, as live rows are."""
+    delay: int = 0
+    """Rows that a live row is scored late."""
+    threshold: Threshold
+    """For the recorded score mode."""
+    quantiles: dict[str, list[float]]
+    """Per score mode, at the recorded levels."""
+    incidents: IncidentCurve | None = None
+    """Of the recorded score mode; None if nobody counted them."""
+
+    def __post_init__(self) -> None:
+        self._choice("align", Align)
+        self._at_least("delay", 0)
+
+
+def find_validation(records: Sequence[ValidationRecord], align: Align, delay: int) -> ValidationRecord:
+    """The record of rows that are scored like this; of whole windows, if there is none."""
+    whole = next(record for record in records if record.align == "window")
+    return next((record for record in records if (record.align, record.delay) == (align, delay)), whole)
+
+
+def upgrade_validation(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata or a checkpoint of format 1, whose fields threshold, quantiles and causal become records."""
+    causal = values.get("causal")
+    whole = {"align": "window", "delay": 0, "threshold": values["threshold"], "quantiles": values["quantiles"]}
+    last = [] if causal is None else [{"align": "last", "delay": 0, **causal}]
+    rest = {name: value for name, value in values.items() if name not in ("threshold", "quantiles", "causal")}
+    return {**rest, "format": 2, "validation": [whole, *last]}
