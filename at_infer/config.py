@@ -1,7 +1,7 @@
 """What a model is, how it is trained and how its score is formed: frozen, framework-free, JSON round trip."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 from at_infer.errors import ConfigError
@@ -168,6 +168,10 @@ class ScoreConfig(Config):
             raise ConfigError("score mode: fusion smooths and normalises by itself; leave both out, or name a mode")
         if not 0 < self.temperature < float("inf"):
             raise ConfigError(f"temperature: {self.temperature} is not a positive number")
+
+    def override(self, **given: Any) -> Self:
+        """The same with other settings; None: as it is."""
+        return replace(self, **{name: value for name, value in given.items() if value is not None})
 
     def is_formed_like(self, other: "ScoreConfig") -> bool:
         """Are all settings the same, whatever the mode?"""

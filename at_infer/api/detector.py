@@ -336,10 +336,8 @@ class Detector:
         return f"Detector({', '.join(f'{name}={value!r}' for name, value in said.items())})"
 
     def _score_config(self) -> ScoreConfig:
-        given = {"mode": self.score_mode} | {
-            name: getattr(self, name) for name in ("temperature", "smooth", "normalise_errors", "level")
-        }
-        config = replace(ScoreConfig(), **{name: value for name, value in given.items() if value is not None})
+        given = {name: getattr(self, name) for name in ("temperature", "smooth", "normalise_errors", "level")}
+        config = ScoreConfig().override(mode=self.score_mode, **given)
         check_temperature(config.mode, self.temperature)
         return config
 

@@ -279,13 +279,8 @@ def train(
         fill = fill or known.fill
         if season is None and known.season is None:
             season = "none"  # the weights know rows as they are
-    score_config = replace(
-        usual,
-        mode=usual.mode if score_mode is None else score_mode,
-        temperature=usual.temperature if temperature is None else temperature,
-        smooth=usual.smooth if smooth is None else smooth,
-        normalise_errors=usual.normalise_errors if normalise_errors is None else normalise_errors,
-        level=usual.level if level is None else level,
+    score_config = usual.override(
+        mode=score_mode, temperature=temperature, smooth=smooth, normalise_errors=normalise_errors, level=level
     )
     check_temperature(score_config.mode, temperature)
     where = str(check_device(device, train_config))

@@ -5,9 +5,8 @@ and its root taken. A part is the mean of that over the features, for one view a
 rows. The score is the geometric mean of the parts: high where several of them are.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import copy
 from itertools import pairwise
 from typing import Any
 
@@ -30,8 +29,6 @@ STUCK = len(VIEWS)
 LABELS = ("shape", "next row", "rows ahead", "burst", "burst", "level", "stuck")
 """What a cause is called, by the number of its view."""
 ACTIVITY_VIEWS = slice(VIEWS.index(ACTIVITIES[0]), VIEWS.index(ACTIVITIES[-1]) + 1)
-TOGETHER = 64
-"""Series whose next rows are worked on at once."""
 ACTIVITY_AHEAD = ACTIVITY - 1 - ACTIVITY // 2
 """Rows behind a row that its activity depends on, in whole windows."""
 BLOCK_ROWS = 1000
@@ -195,14 +192,14 @@ class Fusion:
     def _advance(self, rows: Floats, *, end: bool) -> Floats:
         """The next rows (n,3F), in blocks that fit into the cache -> rows (m,C) that are final."""
         found = []
-        with _walking_rows():
+        with walking_rows():
             for first in range(0, max(1, len(rows)), BLOCK_ROWS):
                 last = end and first + BLOCK_ROWS >= len(rows)
                 block = np.ascontiguousarray(rows[first : first + BLOCK_ROWS].T)
                 x, residual, shape, *missing = block.reshape(3 + self.mask, self.features, block.shape[-1])
                 if self.mask:
                     self.missing = np.concatenate([self.missing, *missing], axis=1)
-                found.append(self._score(self.views.add(x, residual, shape, end=last), end=last))
+                found.append(self.score_views(self.views.add(x, residual, shape, end=last), end=last))
         return np.concatenate(found) if len(found) > 1 else found[0]
 
     def _without_missing(self, roots: list[Floats]) -> list[Floats]:
@@ -215,7 +212,7 @@ class Fusion:
         weight = present * (np.float32(self.features) / present.sum(axis=0))
         return [root * weight[:, None] for root in roots]
 
-    def _score(self, views: Floats, *, end: bool) -> Floats:
+    def score_views(self, views: Floats, *, end: bool) -> Floats:
         """Signed views (F,6,n) -> rows (m,C) that are final."""
         deviations = self.normalised(views)
         if self.mask:
@@ -274,56 +271,8 @@ def _linear(mean: Floats) -> Floats:
     return np.concatenate([mean[..., first - count : first, :], mean[..., -count:, :]], axis=-2)
 
 
-def add_together(fusions: Sequence[Fusion], parts: Sequence[Floats]) -> list[Floats]:
-    """The next rows (n,3F) of several series -> rows (m,C) of each that are final, as `add` gives them one by one."""
-    found: list[Floats] = [np.empty(0, np.float32)] * len(fusions)
-    alike = []
-    if len(set(map(id, fusions))) == len(fusions) > 1:
-        steady = [i for i, part in enumerate(parts) if len(part) == 1 and fusions[i].is_steady]
-        alike = [i for i in steady if not np.isnan(parts[i].min())]
-    for first in range(0, len(alike), TOGETHER):
-        some = alike[first : first + TOGETHER]
-        scores = _step_together([fusions[i] for i in some], np.concatenate([parts[i] for i in some]))
-        for i, score in zip(some, scores, strict=True):
-            found[i] = score
-    for i in sorted(set(range(len(fusions))).difference(alike)):  # one series may come twice, in order
-        found[i] = fusions[i].add(parts[i])
-    return found
-
-
-def _step_together(fusions: Sequence[Fusion], rows: Floats) -> Floats:
-    """One row (S,3F) of each of some steady series -> (S,1,1): their memories side by side, and one step for all."""
-    many = copy(fusions[0])
-    many.views, many.means = copy(many.views), copy(many.means)
-    many.views.means = copy(many.views.means)
-    many.views.past = np.stack([one.views.past for one in fusions])
-    many.views.means.context = _contexts([one.views.means for one in fusions])
-    many.means.context = _contexts([one.means for one in fusions])
-    if many.views.level is not None:
-        many.views.levels = [one.views.level for one in fusions if one.views.level is not None]
-    x, residual, shape = np.ascontiguousarray(rows.reshape(len(rows), 3, -1).swapaxes(0, 1))[..., None]
-    with _walking_rows():
-        scores = many._score(many.views.add(x, residual, shape), end=False)
-    assert many.means.context is not None
-    assert many.views.means.context is not None
-    for i, one in enumerate(fusions):
-        one.views.past = many.views.past[i].copy()  # a view would keep the memory of all of them
-        one.views.means.context = many.views.means.context[i].copy()
-        one.means.context = many.means.context[i].copy()
-        one.views.means.seen, one.means.seen, one.number = (
-            one.views.means.seen + 1,
-            one.means.seen + 1,
-            one.number + 1,
-        )
-    return scores
-
-
-def _contexts(means: Sequence[MovingMeans]) -> Floats:
-    return np.stack([one.context for one in means if one.context is not None])
-
-
 @contextmanager
-def _walking_rows() -> Iterator[None]:
+def walking_rows() -> Iterator[None]:
     """Overflows are limited later; and no buffers: numpy would copy rows of several features together to fill them."""
     before = np.setbufsize(16)
     try:

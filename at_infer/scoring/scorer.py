@@ -1,45 +1,38 @@
 """Scorer: an opened engine with all settings that turn rows into scores and verdicts."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypedDict
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from at_infer.config import ScoreConfig, check_temperature, head_rule, split_delay
+from at_infer.config import split_delay
 from at_infer.engines import Engine, open_engine
 from at_infer.errors import ConfigError, DataError, EngineError
 from at_infer.memory import keep_freed_memory
-from at_infer.models import fusion
 from at_infer.models.criterion import (
-    NO_STATISTICS,
     feature_errors,
     fusion_rows,
     masked_scores,
     score_windows,
-    view_statistics,
 )
-from at_infer.models.fusion import Fusion
 from at_infer.models.metadata import Metadata
 from at_infer.models.spacing import MAX_GAP, Clock, Spacing, Times, choose_grid, grid_max_gap
-from at_infer.models.views import LEVEL_STEP
-from at_infer.scoring.missing import SETTLE
+from at_infer.scoring.asked_score import asked_score, check_outputs
+from at_infer.scoring.batch_size import choose_batch_size, windows_per_s
+from at_infer.scoring.last_step import has_onset, last_step, look_ahead
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.rows import RowScorer
 from at_infer.scoring.series import Bools
-from at_infer.scoring.settings import Finisher, RowSettings, add_one_by_one
-from at_infer.scoring.windows import Floats, MovingMean, WindowLayout
+from at_infer.scoring.settings import RowSettings
+from at_infer.scoring.windows import Floats, WindowLayout
 from at_infer.tables.clock import FOR_GAPS, NEEDED, times_to_numbers
 from at_infer.tables.resample import OnGrid
 from at_infer.thresholds.choose import choose_for_scoring
-
-BATCH_SIZES = (8, 16, 32)  # more was never faster on a CPU, and takes memory
-USUAL_BATCH = 8
-PROBE_WINDOWS = 2_000  # with fewer windows than this to score, looking for the best batch costs more than it brings
 
 
 class Scores(NamedTuple):
@@ -47,17 +40,6 @@ class Scores(NamedTuple):
 
     score: Floats
     is_anomaly: Bools
-
-
-class LastStep(TypedDict):
-    """Of `RowSettings`: what depends on the score mode."""
-
-    window_channels: int
-    channels: int
-    finish: Callable[[], Finisher]
-    add_together: Callable[[Sequence[Any], Sequence[Floats]], list[Floats]]
-    reach: tuple[int, int]
-    grid: int
 
 
 class Scorer:
@@ -87,7 +69,7 @@ class Scorer:
                 lacks = "; ".join(self.engine.missing)
                 raise EngineError(f"{self.engine.path}: cannot score, it lacks {lacks}; use at-infer export")
             self.metadata: Metadata = self.engine.metadata
-            self.config = self._score_config()
+            self.config = asked_score(self.metadata, self.options)
             self.chosen = choose_for_scoring(
                 self.metadata,
                 self.config,
@@ -108,7 +90,7 @@ class Scorer:
                 align=self.options.align,
                 delay=split_delay(self.metadata.model, self.config.mode, self.delay)[0],
             )
-            self._check_outputs()
+            check_outputs(self.engine, self.metadata, self.config, self.options)
             self.grid = choose_grid(self.options.interval, self.options.resample, self.metadata.grid)
             if self.spacing is None and self.options.max_gap:
                 raise ConfigError(
@@ -212,34 +194,7 @@ class Scorer:
             mask=self.masks,
             short_series=options.short_series,
             on_bad_rows=options.on_bad_rows,
-            **self._last_step(),
-        )
-
-    def _last_step(self) -> "LastStep":
-        """From merged rows to scores."""
-        features, explain, onset = len(self.metadata.columns), self.options.explain != "none", self.has_onset
-        causal, more = self.layout.align == "last", 2 * SETTLE if self.masks else 0
-        if self.config.mode == "fusion":
-            known = view_statistics(self.metadata)
-            _, ahead = split_delay(self.metadata.model, self.config.mode, self.delay)
-            return LastStep(
-                add_together=fusion.add_together,
-                window_channels=(3 + self.masks) * features,
-                channels=1 + (2 * features if explain else 0) + onset,
-                finish=lambda: Fusion(
-                    known, self.config, causal=causal, delay=ahead, explain=explain, onset=onset, mask=self.masks
-                ),
-                reach=(fusion.lookback(self.config.level, onset=onset) + more, self.look_ahead),
-                grid=LEVEL_STEP,
-            )
-        channels, smooth = 1 + features if explain else 1, self.config.smooth  # the error of every feature
-        return LastStep(
-            add_together=add_one_by_one,
-            window_channels=channels,
-            channels=channels + onset,
-            finish=lambda: MovingMean(smooth, causal=causal, onset=onset),
-            reach=(smooth + more, 0 if causal else smooth),
-            grid=1,
+            **last_step(self.metadata, self.config, options, delay=self.delay),
         )
 
     def rows(
@@ -266,33 +221,13 @@ class Scorer:
         )
 
     def batch_size_for(self, rows: int) -> int:
-        """The size that was asked for, or the smallest about as fast per window as any; little to do gets no probe."""
-        if self.engine_options.batch_size is not None:
-            return self.engine_options.batch_size
-        if self.metadata.batch is not None:
-            return 2 * self.metadata.batch[2]  # two full batches of the plan's profile in flight
-        chosen = USUAL_BATCH
-        if rows // self.layout.stride < PROBE_WINDOWS:
-            return chosen
-        self.engine_rows_per_s(1)
-        best = float("inf")
-        for size in BATCH_SIZES:
-            per_row = 1 / self.engine_rows_per_s(size, repeats=2)
-            if per_row > 1.1 * best:
-                break
-            if per_row < 0.97 * best:
-                best, chosen = per_row, size
-        return chosen
+        """The size that was asked for, or that of `choose_batch_size`."""
+        asked = self.engine_options.batch_size
+        return choose_batch_size(self.engine, self.metadata, rows // self.layout.stride) if asked is None else asked
 
-    def engine_rows_per_s(self, batch_size: int, *, repeats: int = 1) -> float:
-        """Speed of the engine alone, on windows of mean rows."""
-        model = self.metadata.model
-        mean = np.asarray(self.metadata.scaler.mean, np.float32)
-        windows = np.broadcast_to(mean, (batch_size, model.window, model.features)).copy()
-        begin = time.perf_counter()
-        for _ in range(repeats):
-            self.engine.run(windows)
-        return repeats * batch_size * self.layout.stride / (time.perf_counter() - begin)
+    def engine_rows_per_s(self, batch_size: int) -> float:
+        """Speed of the engine alone."""
+        return windows_per_s(self.engine, self.metadata, batch_size) * self.layout.stride
 
     def close(self) -> None:
         """Free what the engine holds; an engine that was given open stays open."""
@@ -333,28 +268,6 @@ class Scorer:
                 errors = np.where(missing > 0, np.float32(0), errors)
             return np.concatenate([score[..., None], errors], axis=-1)
 
-    def _score_config(self) -> ScoreConfig:
-        """The model's, with what the options override."""
-        given = {
-            name: getattr(self.options, name)
-            for name in ("mode", "temperature", "smooth", "normalise_errors", "level")
-            if getattr(self.options, name) is not None
-        }
-        config = replace(self.metadata.score, **given)
-        if config.temperature != self.metadata.score.temperature:
-            check_temperature(config.mode, config.temperature)
-        rule = head_rule(config.mode, self.metadata.discrepancy)
-        if rule != self.metadata.discrepancy.head_rule:
-            raise ConfigError(
-                f"score mode: {config.mode} compares associations by the {rule} rule, the engine by the "
-                f"{self.metadata.discrepancy.head_rule} one; run at-infer export --score-mode {config.mode}"
-            )
-        if self.metadata.normal is None and (config.mode == "calibrated" or config.error_kind.normalised):
-            raise ConfigError(f"score mode: {config.mode} {NO_STATISTICS}")
-        if config.mode == "fusion":
-            view_statistics(self.metadata)
-        return config
-
     @property
     def delay(self) -> int:
         """Rows that must follow before a row is scored."""
@@ -365,16 +278,12 @@ class Scorer:
     @property
     def look_ahead(self) -> int:
         """Rows behind a row that smoothing makes its score depend on."""
-        causal = self.layout.align == "last"
-        if self.config.mode == "fusion":
-            _, ahead = split_delay(self.metadata.model, self.config.mode, self.delay)
-            return fusion.lookahead(causal=causal, delay=ahead)
-        return 0 if causal else (self.config.smooth - 1) // 2
+        return look_ahead(self.metadata, self.config, self.options, self.delay)
 
     @property
     def has_onset(self) -> bool:
         """Is the last channel of a scored row its score from the row and those before it?"""
-        return self.options.explain != "none" and self.look_ahead > 0
+        return has_onset(self.metadata, self.config, self.options, self.delay)
 
     @property
     def notes(self) -> list[str]:
@@ -394,25 +303,3 @@ class Scorer:
                 f"fit"
             )
         return found
-
-    def _check_outputs(self) -> None:
-        """What the options ask for must be among the engine's outputs."""
-        has = set(self.engine.outputs)
-        if self.options.explain != "none" and "reconstruction" not in has:
-            raise ConfigError(f"explain: {self.engine.path} has no output reconstruction; export it with all outputs")
-        recorded = self.metadata.score
-        same_error = self.config.error_kind == recorded.error_kind
-        has_error = "reconstruction" in has or ("error" in has and same_error and self.config.mode != "fusion")
-        has_discrepancy = "discrepancy" in has or {"prior_0", "series_0"} <= has or not self.config.uses_discrepancy
-        changed = replace(self.config, smooth=recorded.smooth) != recorded
-        if self.masks and not ("reconstruction" in has and has_discrepancy):
-            raise ConfigError(
-                f"on missing feature: {self.engine.path} has only {', '.join(self.engine.outputs)}, which does not "
-                f"tell features apart; export it with all outputs"
-            )
-        if not (has_error and has_discrepancy) and (changed or "score" not in has):
-            raise ConfigError(
-                f"score mode: {self.engine.path} has only {', '.join(self.engine.outputs)}, too little for mode "
-                f"{self.config.mode}; use the associations graph, or run at-infer export --score-mode "
-                f"{self.config.mode}"
-            )

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from at_infer.config import ScoreConfig
-from at_infer.models.fusion import LABELS, WIDTHS, Fusion, add_together, lookahead, lookback, measure_views
+from at_infer.models.fusion import LABELS, WIDTHS, Fusion, lookahead, lookback, measure_views
+from at_infer.models.fusion_together import add_together
 from at_infer.models.statistics import ViewScale, ViewStatistics
 from at_infer.models.views import (
     ACTIVITY,

@@ -346,7 +346,20 @@ def test_an_engine_that_was_given_open_stays_open(score: Score, models: Path) ->
 
 
 def test_a_batch_size_is_looked_for_only_when_there_is_much_to_do(score: Score, monkeypatch: Any) -> None:
-    monkeypatch.setattr("at_infer.scoring.scorer.PROBE_WINDOWS", 20)
+    monkeypatch.setattr("at_infer.scoring.batch_size.PROBE_WINDOWS", 20)
+    measured: list[int] = []
+    speeds = {1: 1.0, 8: 100.0, 16: 102.0, 32: 110.0}
+
+    def speed(_engine: object, _metadata: object, size: int, **_: int) -> float:
+        measured.append(size)
+        return speeds[size]
+
+    monkeypatch.setattr("at_infer.scoring.batch_size.windows_per_s", speed)
     assert score(rows(100)).summary.batch_size == 8
-    assert score(rows(1000)).summary.batch_size in (4, 8, 16, 32, 64)
+    assert not measured
+    assert score(rows(1000)).summary.batch_size == 32
     assert score(rows(1000), batch_size=5).summary.batch_size == 5
+    assert measured == [1, 8, 16, 32]
+    speeds[16] = 90.0  # larger ones are not tried then
+    assert score(rows(1000)).summary.batch_size == 8
+    assert measured[4:] == [1, 8, 16]
