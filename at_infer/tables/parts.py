@@ -1,10 +1,12 @@
 """Output of scoring: finished parts in a hidden folder, put together at the end; a killed run continues from them."""
 
+import io
 import json
 import os
 import re
 import stat
 import sys
+import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -24,7 +26,7 @@ from at_infer.untrusted import load_json
 
 ROW_GROUP_ROWS = 1 << 18
 LOCK, JOURNAL = "lock", "journal.json"
-OURS = re.compile(r"lock|journal\.json|\d{8}\.parquet|\.(journal\.json|\d{8}\.parquet)\.\d+\.tmp")
+OURS = re.compile(r"lock|\.?(journal\.json|\d{8}\.([0-9a-f]{8}\.)?parquet)(\.\d+\.tmp)?")
 """Names of all that a run writes into the folder of its parts; nothing else in it is ever removed."""
 
 
@@ -67,7 +69,7 @@ class Parts:
     def __init__(self, output: Path) -> None:
         self.output = output
         self.folder = output.with_name(f".{output.name}.parts")
-        self.written = 0
+        self.files: list[Path] = []
         self.rows = 0
         self._lock: IO[str] | None = None
         self._journal = ""
@@ -137,29 +139,38 @@ class Parts:
         with self._errors():
             self._claim()
         self._note(journal)
-        while self._part(self.written).is_file():
-            self.written += 1
-        if self.written:
+        while found := sorted(self.folder.glob(f"{len(self.files):08}.*.parquet")):
+            for path in found:
+                with self._errors():
+                    is_whole = path == self._part(len(self.files), path.read_bytes())
+                if not is_whole:
+                    self.release()
+                    raise OutputError(f"{path}: is damaged; start again without `resume`")
+            self.files.append(found[0])
+        if self.files:
             with reading(self.folder):
                 self.rows = self._scan().select(pl.len()).collect().item()
 
-    def _part(self, number: int) -> Path:
-        return self.folder / f"{number:08}.parquet"
+    def _part(self, number: int, content: bytes | memoryview) -> Path:
+        """Its name holds a checksum: a run that goes on would publish a damaged part as its own."""
+        return self.folder / f"{number:08}.{zlib.crc32(content):08x}.parquet"
 
     def _scan(self) -> pl.LazyFrame:
         """All parts, by their exact names: brackets in them are no pattern, nor is key=value in a folder a column."""
-        paths = [self._part(number) for number in range(self.written)]
-        return pl.scan_parquet(paths, glob=False, hive_partitioning=False)
+        return pl.scan_parquet(self.files, glob=False, hive_partitioning=False)
 
     def write(self, carried: pl.DataFrame, columns: Mapping[str, NDArray[Any]]) -> None:
         """Add rows; NaN becomes null. A part is complete or absent."""
         frame = scored_frame(carried, columns)
+        whole = io.BytesIO()
+        frame.write_parquet(whole, compression="uncompressed", statistics=False)
+        path = self._part(len(self.files), whole.getbuffer())
         try:
-            with atomic_path(self._part(self.written)) as temporary, polars_errors_as_os_errors():
-                frame.write_parquet(temporary, compression="uncompressed", statistics=False)
+            with atomic_path(path) as temporary:
+                temporary.write_bytes(whole.getbuffer())
         except OutputError as error:
             raise OutputError(f"rows {self.rows} to {self.rows + frame.height - 1}: {error}") from None
-        self.written += 1
+        self.files.append(path)
         self.rows += frame.height
 
     def count(self, series_keys: list[str]) -> "Verdicts":

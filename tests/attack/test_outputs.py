@@ -59,11 +59,11 @@ def test_a_name_of_glob_characters_is_a_name(score: Score, tmp_path: Path, name:
     other = tmp_path / ".run1.parquet.parts"
     other.mkdir()
     pl.DataFrame({"row": range(60), "score": [7.0] * 60, "is_anomaly": [True] * 60}).write_parquet(
-        other / "00000000.parquet"
+        other / "00000000.12345678.parquet"
     )
     usual = score(rows(60)).frame
     assert score(rows(60), output=tmp_path / name).frame.equals(usual)
-    assert (other / "00000000.parquet").exists()
+    assert (other / "00000000.12345678.parquet").exists()
 
 
 def test_parts_in_a_folder_named_like_a_partition_are_as_they_are(score: Score, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_planted_lock_is_neither_followed_nor_truncated(score: Score, tmp_path
 def test_only_what_a_run_has_written_is_removed(score: Score, tmp_path: Path) -> None:
     folder = tmp_path / ".scores.parquet.parts"
     folder.mkdir()
-    for name in ("notes.txt", "00000007.parquet", "journal.json"):
+    for name in ("notes.txt", "00000007.parquet", "00000008.12345678.parquet", "journal.json"):
         (folder / name).write_text("x")
     score(rows(60))
     assert files(folder) == {"notes.txt"}
@@ -119,6 +119,26 @@ def test_parts_of_someone_else_are_refused(score: Score, tmp_path: Path) -> None
     os.chown(folder, 12345, 12345)
     with pytest.raises(OutputError, match="belongs to someone else"):
         score(rows(60))
+
+
+def test_a_damaged_part_of_an_unfinished_run_is_not_published(
+    score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: Any) -> None:
+        raise OutputError("disk full")
+
+    rows(60).write_parquet(source := tmp_path / "data.parquet")
+    with monkeypatch.context() as patch:
+        patch.setattr(Parts, "publish", stop)
+        with pytest.raises(OutputError, match="60 rows are kept"):
+            score(source)
+    (part,) = (tmp_path / ".scores.parquet.parts").glob("0*.parquet")
+    content = bytearray(part.read_bytes())
+    content[100] ^= 1
+    part.write_bytes(content)
+    with pytest.raises(OutputError, match="is damaged; start again without `resume`"):
+        score(source, resume=True)
+    assert not (tmp_path / "scores.parquet").exists()
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", "null", '{"identity": 1, "batch_size": 8}', "[" * 100_000, "\xff"])
