@@ -3,6 +3,7 @@
 import io
 import textwrap
 import warnings
+import zipfile
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,10 @@ def read_tensors(path: Path) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's advice about foreign files is not for our user
+            if zipfile.is_zipfile(path):  # torch itself does not look at the checksums of its archive
+                with zipfile.ZipFile(path) as archive:
+                    if (damaged := archive.testzip()) is not None:
+                        raise ValueError(damaged)
             return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # foreign bytes make its readers stumble in every way there is
         if "GLOBAL" in str(error):

@@ -163,6 +163,20 @@ def test_a_damaged_zip_version_in_a_checkpoint_is_one_line(
     assert answer.err.count("\n") == 1
 
 
+def test_a_flipped_bit_in_the_weights_of_a_checkpoint_is_found(
+    tmp_path: Path, run_cli: Callable[..., Any], small: dict[str, Any]
+) -> None:
+    path = tmp_path / "ckpt.pt"
+    torch.save(small, path)
+    weights = max(small["state_dict"].values(), key=torch.Tensor.numel).numpy().tobytes()
+    content = bytearray(path.read_bytes())
+    content[content.index(weights) + len(weights) // 2] ^= 1
+    path.write_bytes(content)
+    answer = run_cli("inspect", path)
+    assert answer.code == 1
+    assert "is not a checkpoint, or is damaged" in answer.err
+
+
 PROPERTIES = ["score", "threshold", "validation", "layout", "delay", "columns", "options", "checkpoint_sha256"]
 TEXTS = ["{", "[1", "NaN", "true", '"0.1"', "null{", "[]", "{}", '{"align": 3}', "-1e999", DIGITS, DEEP, "[NaN, 1]"]
 
