@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Self
 
+from at_infer.native_stderr import stderr_fd
 from at_infer.output import temporary_files
 
 
@@ -19,7 +20,7 @@ def end_quietly_on_signals() -> None:
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
-    os.write(2, b"interrupted\n")
+    os.write(stderr_fd(), b"interrupted\n")
     os._exit(130)
 
 

@@ -25,6 +25,7 @@ from at_infer.cli.train import train
 from at_infer.cli.watch import watch
 from at_infer.errors import AtInferError, OutputError
 from at_infer.interrupt import signals_as_ctrl_c
+from at_infer.native_stderr import speak_past_native_code
 
 
 class _ErrorsToExitCodes(TyperGroup):
@@ -108,6 +109,7 @@ class _Stdout(io.FileIO):
 
 def main() -> None:
     """The command line on a standard output whose errors are one line."""
+    speak_past_native_code()
     try:
         raw = _Stdout(os.dup(1), "w")
         sys.stdout = io.TextIOWrapper(

@@ -12,6 +12,7 @@ import polars as pl
 import polars.selectors as cs
 
 from at_infer.errors import DataError
+from at_infer.native_stderr import without_panics
 
 CHUNK_CELLS = 1 << 20  # cells decoded at a time: 8 MB as float64, whatever the number of rows and columns
 AHEAD_CELLS = 1 << 23  # cells polars may decode before we take them: it reads ahead of a slow reader without end
@@ -145,7 +146,8 @@ S = TypeVar("S", str, Path, "str | Path", _Position)
 def reading(source: S) -> Iterator[S]:
     """Turn polars errors about an unreadable file into one line."""
     try:
-        yield source
+        with without_panics():
+            yield source
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         kind = "CSV" if ".csv" in str(source).lower() else "Parquet"
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,6 +1,8 @@
 """What a file says is shown by a terminal, not obeyed."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,3 +54,26 @@ def test_notes_of_a_training_are_without_escapes(
     assert answer.code == 0
     assert "owned" in answer.err
     assert not CONTROL.search(answer.out + answer.err)
+
+
+PANICS = r"""
+import os, sys, threading
+from at_infer.native_stderr import speak_past_native_code, without_panics
+speak_past_native_code()
+with without_panics():
+    def read():
+        with without_panics():
+            os.write(2, b"\nthread 'async-executor-1' (17) panicked at crates/x.rs:1:2:\nout of\nbounds\n"
+                b"note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n")
+    other = threading.Thread(target=read)
+    other.start()
+    other.join()
+    print("said at once", file=sys.stderr)
+    os.write(2, b"native\n")
+os.write(2, b"thread 'main' panicked at y.rs\n")
+"""
+
+
+def test_a_panic_of_a_reader_does_not_reach_the_terminal_and_all_else_does() -> None:
+    done = subprocess.run([sys.executable, "-c", PANICS], capture_output=True, text=True, check=True)
+    assert done.stderr == "said at once\nnative\nthread 'main' panicked at y.rs\n"
