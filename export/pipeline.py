@@ -18,6 +18,7 @@ from at_infer import __version__
 from at_infer.config import Config, ExportPrecision, ScoreMode, head_rule
 from at_infer.engines.tensorrt.batching import BatchProfile
 from at_infer.errors import CheckpointError, ExportError, OutputError
+from at_infer.installed import install_extra
 from at_infer.models.kinds import Flavour
 from at_infer.models.metadata import FORMAT, Graph, Metadata
 from at_infer.models.statistics import find_validation
@@ -293,7 +294,7 @@ def _why_no_engine(config: ExportConfig) -> str | None:
         return None
     if config.precision == "int8-dynamic":
         return "no engine: int8-dynamic is for CPUs; use precision='int8' for one"
-    return "no engine: neither TensorRT nor TensorRT-RTX is installed; pip install 'at-infer[rtx]' builds one anywhere"
+    return f"no engine: neither TensorRT nor TensorRT-RTX is installed; {install_extra('rtx')} builds one anywhere"
 
 
 @contextmanager

@@ -8,7 +8,18 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "at_infer"
 FLOORS = (
-    ("errors", "untrusted", "config", "output", "native_stderr", "interrupt", "memory", "threads", "training_options"),
+    (
+        "errors",
+        "installed",
+        "untrusted",
+        "config",
+        "output",
+        "native_stderr",
+        "interrupt",
+        "memory",
+        "threads",
+        "training_options",
+    ),
     ("models",),
     ("tables",),
     ("engines",),

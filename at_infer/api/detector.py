@@ -30,6 +30,7 @@ from at_infer.config import (
     check_temperature,
 )
 from at_infer.errors import ConfigError, DataError, MissingExtraError, NotFittedError, OutputError
+from at_infer.installed import check_own_packages, install_extra
 from at_infer.models.spacing import Resample, choose_grid
 from at_infer.models.statistics import check_ratio
 from at_infer.output import atomic_path, check_writable
@@ -377,7 +378,8 @@ def _import_torch() -> Any:
         import onnxscript  # noqa: F401
         import torch
     except ImportError as error:
-        raise MissingExtraError(f"detector: {error.name} is not installed; pip install 'at-infer[export]'") from None
+        raise MissingExtraError(f"detector: {error.name} is not installed; {install_extra('export')}") from None
+    check_own_packages()
     return torch
 
 

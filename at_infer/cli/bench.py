@@ -12,6 +12,7 @@ import typer
 from at_infer.cli.terminal import say, show
 from at_infer.config import Provider
 from at_infer.errors import ConfigError, MissingExtraError
+from at_infer.installed import check_own_packages, install_extra
 from at_infer.output import atomic_path, check_writable
 from at_infer.threads import cpu_count, let_threads_sleep
 
@@ -144,7 +145,8 @@ def _pytorch(checkpoint: Path | None, threads: int | None) -> "tuple[list[Contes
     try:
         import torch
     except ImportError:
-        raise MissingExtraError("against: PyTorch is not installed; pip install 'at-infer[train]'") from None
+        raise MissingExtraError(f"against: PyTorch is not installed; {install_extra('train')}") from None
+    check_own_packages()
     from export.reference import pytorch_scorers
     from training.checkpoint import Checkpoint
 

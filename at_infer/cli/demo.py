@@ -9,6 +9,7 @@ import typer
 
 from at_infer.cli.terminal import say, show
 from at_infer.errors import MissingExtraError, OutputError
+from at_infer.installed import install_extra
 
 MOST_SHOWN = 10
 
@@ -33,7 +34,7 @@ def demo(
 
     for module in ("torch", "onnx", "onnxscript"):
         if importlib.util.find_spec(module) is None:
-            raise MissingExtraError(f"demo: {module} is not installed; pip install 'at-infer[export]'")
+            raise MissingExtraError(f"demo: {module} is not installed; {install_extra('export')}")
     if output.exists() and not output.is_dir():
         raise OutputError(f"{output}: is a file; give a folder")
     from typer.main import get_command

@@ -11,6 +11,7 @@ from at_infer.cli.options import engine_option, panel
 from at_infer.cli.terminal import say, show
 from at_infer.config import ExportPrecision, ScoreConfig, ScoreMode
 from at_infer.errors import CheckpointError, ConfigError, MissingExtraError, OutputError
+from at_infer.installed import check_own_packages, install_extra
 from at_infer.threads import let_threads_sleep
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ def export(
         import onnxscript  # noqa: F401
         import torch  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError(f"export: {error.name} is not installed; pip install 'at-infer[export]'") from None
+        raise MissingExtraError(f"export: {error.name} is not installed; {install_extra('export')}") from None
+    check_own_packages()
     from at_infer.engines.tensorrt.batching import BatchProfile
     from export.pipeline import ExportConfig, describe, export_model
     from export.to_tensorrt import parse_compute_capabilities

@@ -9,6 +9,7 @@ import typer
 from at_infer.cli.messages import in_options
 from at_infer.cli.terminal import printable, show
 from at_infer.errors import MissingExtraError
+from at_infer.installed import check_own_packages, install_extra
 
 if TYPE_CHECKING:
     from at_infer.measure.inspection import Inspection
@@ -47,13 +48,14 @@ def inspect(
 
 
 def check_torch(path: Path) -> None:
-    """Fail with the extra to install if PyTorch, which alone reads checkpoints, is not there."""
+    """Fail if PyTorch, which alone reads checkpoints, is not there, or at-infer's own packages are hidden."""
     try:
         import torch  # noqa: F401
     except ImportError:
         raise MissingExtraError(
-            f"{path}: is a PyTorch checkpoint, and PyTorch is not installed; pip install 'at-infer[train]'"
+            f"{path}: is a PyTorch checkpoint, and PyTorch is not installed; {install_extra('train')}"
         ) from None
+    check_own_packages()
 
 
 def _inspect_checkpoint(path: Path) -> "Inspection":

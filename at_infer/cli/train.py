@@ -26,6 +26,7 @@ from at_infer.config import (
     check_temperature,
 )
 from at_infer.errors import MissingExtraError
+from at_infer.installed import check_own_packages, install_extra
 from at_infer.models.statistics import check_ratio
 from at_infer.output import check_writable
 from at_infer.threads import check_threads, let_threads_sleep
@@ -254,7 +255,8 @@ def train(
     try:
         import torch
     except ImportError:
-        raise MissingExtraError("train: PyTorch is not installed; pip install 'at-infer[train]'") from None
+        raise MissingExtraError(f"train: PyTorch is not installed; {install_extra('train')}") from None
+    check_own_packages()
     from at_infer.cli.training_log import Start, open_log
     from at_infer.models.spacing import choose_grid
     from training.data import DataConfig, load

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from at_infer.errors import ClusterError, ConfigError, MissingExtraError
+from at_infer.installed import install_extra
 
 Say = Callable[[str], None]
 
@@ -35,7 +36,7 @@ def load_ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise MissingExtraError("ray: is not installed; pip install 'at-infer[ray]'") from None
+        raise MissingExtraError(f"ray: is not installed; {install_extra('ray')}") from None
     return ray
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from at_infer.engines import Floats, Provider, Scoring
 from at_infer.errors import ConfigError, EngineError, MissingExtraError
+from at_infer.installed import GPU_RUNTIME, check_one_runtime
 from at_infer.models.agreement import check_shapes
 from at_infer.models.metadata import Metadata
 from at_infer.models.signatures import check_digest
@@ -116,9 +117,10 @@ def open_session(
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     wanted = PROVIDERS[provider]
     if provider != "cpu":
+        check_one_runtime(provider)
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
         if wanted[0] not in ort.get_available_providers():
-            raise EngineError(f"{name}: this ONNX Runtime has no {provider} provider; install onnxruntime-gpu")
+            raise EngineError(f"{name}: this ONNX Runtime has no {provider} provider; {GPU_RUNTIME}")
     source = str(model) if isinstance(model, Path) else model
     try:
         # In a thread of its own: whoever makes the first session is left with denormal numbers switched off.

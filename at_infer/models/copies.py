@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from at_infer.errors import EngineError, MissingExtraError, OutputError
+from at_infer.installed import install_extra
 from at_infer.models.kinds import ONNX_SUFFIXES, PLAN_SUFFIXES, is_onnx, is_plan
 from at_infer.models.metadata import DIGEST, PREFIX, Metadata
 from at_infer.models.sidecar import seal, sidecar_path
@@ -37,7 +38,7 @@ def write_copy(model: Path, output: Path, metadata: Metadata) -> None:
         import onnx
     except ImportError:
         raise MissingExtraError(
-            f"{model}: writing into an ONNX file takes the onnx package; pip install 'at-infer[export]'"
+            f"{model}: writing into an ONNX file takes the onnx package; {install_extra('export')}"
         ) from None
     graph = onnx.load_model(model, load_external_data=False)
     if any(weight.data_location == onnx.TensorProto.EXTERNAL for weight in graph.graph.initializer):

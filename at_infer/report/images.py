@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from at_infer.errors import MissingExtraError, OutputError
+from at_infer.installed import install_extra
 from at_infer.output import atomic_path, check_writable
 from at_infer.report.attention import SeenWindow
 from at_infer.report.details import Detail
@@ -28,7 +29,7 @@ def check_images(folder: Path) -> None:
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:
-        raise MissingExtraError("png: needs matplotlib; pip install 'at-infer[report]'") from None
+        raise MissingExtraError(f"png: needs matplotlib; {install_extra('report')}") from None
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder}: is a file; give a folder")
     if not folder.absolute().parent.is_dir():

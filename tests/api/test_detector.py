@@ -14,6 +14,7 @@ import torch
 
 from at_infer import Detector, ScoreOptions, Scorer, score_file
 from at_infer.errors import AtInferError, ConfigError, DataError, OutputError
+from at_infer.installed import install_extra
 from tests.conftest import Answer
 
 pytestmark = pytest.mark.slow
@@ -113,7 +114,7 @@ except at_infer.AtInferError as error:
     )  # fmt: skip
     assert done.stdout.splitlines() == [
         repr(fitted.score(pumps())),
-        "detector: onnx is not installed; pip install 'at-infer[export]'",
+        f"detector: onnx is not installed; {install_extra('export')}",
     ], done.stderr
 
 

@@ -10,6 +10,7 @@ import typer
 
 from at_infer.cli import app
 from at_infer.cli.demo import steps
+from at_infer.installed import install_extra
 from tests.conftest import Answer
 
 Cli = Callable[..., Answer]
@@ -46,5 +47,5 @@ def test_without_torch_it_says_what_to_install(run_cli: Cli, tmp_path: Path, mon
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     answer = run_cli("demo", "-o", tmp_path / "demo")
     assert (answer.code, answer.err.count("\n")) == (1, 1)
-    assert "at-infer[export]" in answer.err
+    assert install_extra("export") in answer.err
     assert not (tmp_path / "demo").exists()

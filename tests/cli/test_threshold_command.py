@@ -15,6 +15,7 @@ import pytest
 from at_infer.config import ScoreConfig
 from at_infer.engines import open_engine
 from at_infer.incidents.curve import incident_curve
+from at_infer.installed import install_extra
 from at_infer.models.metadata import Metadata
 from at_infer.models.sidecar import load_sidecar, seal, sidecar_path
 from at_infer.models.statistics import Threshold, ValidationRecord
@@ -255,7 +256,7 @@ def test_a_copy_without_the_onnx_package_names_the_extra(
 
     monkeypatch.setattr(builtins, "__import__", missing)
     message = threshold("--method", "ratio", "-o", tmp_path / "copy.onnx")
-    assert "pip install 'at-infer[export]'" in message
+    assert install_extra("export") in message
     assert not (tmp_path / "copy.onnx").exists()
     assert threshold()["recorded"]["threshold"] == 9  # looking needs no onnx package
 

@@ -29,6 +29,7 @@ from at_infer.cluster.manifest import NAME
 from at_infer.cluster.run import score_on_workers
 from at_infer.cluster.worker import WorkerSettings
 from at_infer.errors import ClusterError
+from at_infer.installed import install_extra
 from at_infer.scoring.options import ScoreOptions
 from at_infer.scoring.score_file import score_file
 from benchmarks.scale_out import Measured
@@ -276,7 +277,7 @@ def test_without_ray_the_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     message = one_line(run_cli("score", source, "--engine", models / "model.onnx", "-o", out, "--ray", "auto"))
-    assert message == "ray: is not installed; pip install 'at-infer[ray]'"
+    assert message == f"ray: is not installed; {install_extra('ray')}"
     assert not out.exists()
 
 

@@ -151,7 +151,7 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path, machine):
 
 def test_a_missing_runtime_names_its_extra(tmp_path, machine):
     machine.modules.clear()
-    with pytest.raises(MissingExtraError, match=rf"pip install 'at-infer\[{machine.flavour}\]'"):
+    with pytest.raises(MissingExtraError, match=rf"pip install .*\[{machine.flavour}\]'"):
         PlanEngine(write_plan(tmp_path, machine.flavour))
 
 

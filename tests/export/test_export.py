@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from at_infer.engines import open_engine
+from at_infer.installed import install_extra
 from export import pipeline
 from tests.checkpoints import checkpoint, raw_windows
 from training.checkpoint import FORMAT
@@ -143,7 +144,7 @@ def test_without_tensorrt_the_onnx_files_are_written_and_a_line_says_how_to_get_
     answer = run_cli("export", ckpt, "-o", out)
     assert answer.code == 0
     assert names(out) == {"model.onnx", "model.associations.onnx"}
-    assert "pip install 'at-infer[rtx]'" in answer.out
+    assert install_extra("rtx") in answer.out
 
 
 @pytest.mark.slow

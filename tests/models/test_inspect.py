@@ -14,6 +14,7 @@ import torch
 from onnx import TensorProto, helper
 
 from at_infer.config import DiscrepancyConfig, ScoreConfig
+from at_infer.installed import install_extra
 from at_infer.measure.inspection import Inspection, rows, shorten
 from at_infer.models.sidecar import seal, sidecar_path
 from at_infer.models.signatures import identify, onnx_opsets
@@ -171,7 +172,7 @@ def test_a_checkpoint_without_torch_names_the_extra(tmp_path, run_cli, monkeypat
     monkeypatch.setitem(sys.modules, "torch", None)
     answer = run_cli("inspect", path)
     assert answer.code == 1
-    assert "pip install 'at-infer[train]'" in answer.err
+    assert install_extra("train") in answer.err
 
 
 def test_a_foreign_file_of_torch_is_refused(tmp_path, run_cli):

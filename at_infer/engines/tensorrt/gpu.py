@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from at_infer.errors import EngineError, MissingExtraError
+from at_infer.installed import install_extra
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ def _load_runtime(source: str) -> Any:
         from cuda.bindings import runtime
     except ImportError:
         raise MissingExtraError(
-            f"{source}: needs the package cuda-bindings, which comes with pip install 'at-infer[rtx]' "
-            "or 'at-infer[tensorrt]'"
+            f"{source}: needs the package cuda-bindings, which comes with TensorRT-RTX; {install_extra('rtx')}, or "
+            "pip install cuda-bindings beside another TensorRT"
         ) from None
     return runtime

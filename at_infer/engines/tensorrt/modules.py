@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from at_infer.errors import MissingExtraError
+from at_infer.installed import install_extra
 from at_infer.models.kinds import TITLES, Flavour
 
 # The wheels of TensorRT-RTX install its bindings under the second name; only its meta package adds the first.
@@ -32,7 +33,7 @@ def load_flavour(flavour: Flavour) -> Any | None:
 
 def install_hint(flavour: Flavour) -> str:
     """How to get this flavour."""
-    return f"pip install 'at-infer[{flavour}]'"
+    return install_extra(flavour)
 
 
 def _broken(flavour: Flavour, error: Exception) -> MissingExtraError:

@@ -1,0 +1,90 @@
+"""How at-infer is installed: the command that adds an extra, and packages that are in each other's way.
+
+Every command imports this; what it needs is imported inside.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from at_infer.errors import AtInferError
+
+ROOT = Path(__file__).resolve().parents[1]
+"""Where `at_infer`, `training` and `export` stand side by side: a clone, or site-packages."""
+OWN = ("training", "export")
+RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-directml", "onnxruntime-openvino", "onnxruntime-rocm")
+"""Packages that are all imported as `onnxruntime`, from one folder."""
+GPU_RUNTIME = "pip uninstall -y onnxruntime && pip install onnxruntime-gpu"
+
+
+def install_extra(*extras: str) -> str:
+    """The command that adds extras, by the way at-infer came here: from an index, a folder or an editable clone."""
+    import json
+    import shlex
+    from importlib import metadata
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        origin = json.loads(metadata.distribution("at-infer").read_text("direct_url.json") or "{}")
+    except (metadata.PackageNotFoundError, ValueError):
+        origin = {"url": ROOT.as_uri(), "dir_info": {"editable": True}}  # run from a clone, never installed
+    wanted = f"[{','.join(extras)}]"
+    if "dir_info" not in origin:
+        return f"pip install 'at-infer{wanted}'"
+    folder = unquote(urlsplit(origin["url"]).path)
+    editable = "-e " if origin["dir_info"].get("editable") else ""
+    return f"pip install {editable}{shlex.quote(folder + wanted)}"
+
+
+def check_own_packages() -> None:
+    """`training` and `export` are common names: another package, or a file beside a script, may be found first."""
+    from importlib.util import find_spec
+
+    for name in OWN:
+        spec = find_spec(name)
+        found = Path(spec.origin).resolve() if spec is not None and spec.origin else None
+        if found == ROOT / name / "__init__.py":
+            continue
+        if found is None:
+            raise AtInferError(f"{name}: at-infer's own package {name!r} is missing; install at-infer again")
+        raise AtInferError(
+            f"{name}: {found} is found instead of at-infer's own package {name!r}; rename it, run from another folder, "
+            "or take its folder out of PYTHONPATH"
+        )
+
+
+def runtime_packages() -> dict[str, str]:
+    """Installed packages that provide the module `onnxruntime`, with their versions."""
+    return {name: version for name in RUNTIMES if (version := _version(name)) is not None}
+
+
+def find_conflicts(runtimes: Mapping[str, str] | None = None) -> list[str]:
+    """Installed packages that overwrite or exclude each other, a line each with what to do."""
+    runtimes = runtime_packages() if runtimes is None else runtimes
+    found = []
+    if len(runtimes) > 1:
+        names = " ".join(runtimes)
+        found.append(
+            f"{' and '.join(runtimes)} are both installed, and one has overwritten files of the other; "
+            f"pip uninstall -y {names}, then pip install onnxruntime for CPUs or onnxruntime-gpu for CUDA"
+        )
+    for kind in ("libs", "bindings"):
+        if all(_version(f"tensorrt-rtx-{cuda}-{kind}") for cuda in ("cu12", "cu13")):
+            both = f"tensorrt-rtx-cu12-{kind} tensorrt-rtx-cu13-{kind}"
+            found.append(f"{both} share their modules; pip uninstall -y {both}, then {install_extra('rtx')}")
+    return found
+
+
+def check_one_runtime(provider: str) -> None:
+    """Before a GPU is asked for: of two ONNX Runtimes in one folder, the CPU's may have won."""
+    runtimes = runtime_packages()
+    if len(runtimes) > 1:
+        raise AtInferError(f"{provider}: {find_conflicts(runtimes)[0]}")
+
+
+def _version(package: str) -> str | None:
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
