@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,13 +12,16 @@ from at_infer.api.result import Result
 from at_infer.errors import ConfigError
 from at_infer.incidents.defaults import rules_of_scorer
 from at_infer.incidents.incident import Incident
-from at_infer.incidents.tracker import Event, IncidentTracker
+from at_infer.incidents.series import SeriesIncidents
+from at_infer.incidents.tracker import Event
 from at_infer.live.incidents import evidence
 from at_infer.models.fusion import LABELS
+from at_infer.models.spacing import find_gaps
 from at_infer.scoring import scorer as scoring
 from at_infer.scoring.options import InputOptions
-from at_infer.scoring.series import SeriesState
+from at_infer.scoring.series import Bools, SeriesState, Stretch
 from at_infer.scoring.windows import Floats
+from at_infer.tables.absent import MISSING, read_missing
 from at_infer.tables.columns import Columns
 from at_infer.tables.files import InputFile
 from at_infer.tables.frames import ArrowTable, Frame, as_file, is_table, read_frame
@@ -127,9 +131,14 @@ class Scorer(scoring.Scorer):
 
     def _score_array(self, rows: ArrayLike, times: Sequence[Any] | NDArray[Any] | None) -> Result:
         channels = self.score_channels(rows, times)
-        tracker = _tracker(self, "")
-        events = _track(self, tracker, channels, times) + tracker.end()
-        return Result.of(self, channels, _closed(events), None, Frame())
+        missing = np.isnan(np.asarray(rows, np.float64)) if self.masks else None
+        tracker, known = _tracker(self, ""), None if times is None else self._known_times(times)
+        gaps = [] if known is None or self.longest_step is None else find_gaps(known, self.longest_step).tolist()
+        events: list[Event] = []
+        for first, end in pairwise(sorted({0, *gaps, len(channels)})):
+            events += tracker.cross_gap()
+            events += _track(self, tracker, slice(first, end), channels, times, missing)
+        return Result.of(self, channels, _closed(events + tracker.end()), None, Frame())
 
 
 class _Batch(NamedTuple):
@@ -150,6 +159,10 @@ class _Run:
         """Rows whose scores are final and were not taken."""
         self.starts: deque[tuple[int, str]] = deque()
         """Where series begin, as far as they were not taken."""
+        self.gaps: deque[int] = deque()
+        """The same for gaps in time."""
+        self.stretch: Stretch | None = None
+        """Of the rows that were final last."""
         self.came = self.taken = 0
         self.ended = False
         self.tracker = _tracker(scorer, "")
@@ -184,14 +197,20 @@ class _Run:
         self.ready -= count
         self.keys = self.carried.take(count)
         times = None if self.key is None else self.keys[self.key]
+        columns = self.scorer.metadata.columns
+        missing = read_missing(self.keys[MISSING], columns) if MISSING in self.keys else None
         events: list[Event] = []
         at = 0
         while at < count:
             if self.starts and self.starts[0][0] == self.taken + at:
                 events += self.tracker.end()
                 self.tracker = _tracker(self.scorer, self.starts.popleft()[1])
-            end = min(count, self.starts[0][0] - self.taken) if self.starts else count
-            events += _track(self.scorer, self.tracker, channels[at:end], None if times is None else times[at:end])
+            if self.gaps and self.gaps[0] == self.taken + at:
+                self.gaps.popleft()
+                events += self.tracker.cross_gap()
+            cuts = [*(first for first, _ in islice(self.starts, 1)), *islice(self.gaps, 1)]
+            end = min([count, *(cut - self.taken for cut in cuts)])
+            events += _track(self.scorer, self.tracker, slice(at, end), channels, times, missing)
             at = end
         self.taken += count
         if self.ended and not self.ready:
@@ -200,6 +219,9 @@ class _Run:
 
     def _collect(self) -> None:
         for rows in self.core.take():
+            if self.stretch is not None and self.stretch is not rows.stretch and self.stretch.series is rows.series:
+                self.gaps.append(self.taken + self.ready)
+            self.stretch = rows.stretch
             self.channels.append(rows.channels)
             self.ready += len(rows.channels)
 
@@ -215,19 +237,34 @@ def _names(columns: Columns) -> list[str]:
     return [*columns.features, *columns.keys]
 
 
-def _tracker(scorer: scoring.Scorer, series: str) -> IncidentTracker:
-    return IncidentTracker(
+def _tracker(scorer: scoring.Scorer, series: str) -> SeriesIncidents:
+    return SeriesIncidents(
         rules_of_scorer(scorer),
         model=scorer.metadata.checkpoint_sha256,
         series=series,
         features=scorer.metadata.columns,
         views=LABELS if scorer.config.mode == "fusion" else (),
+        columns=scorer.metadata.columns,
     )
 
 
-def _track(scorer: scoring.Scorer, tracker: IncidentTracker, channels: Floats, times: Any) -> list[Event]:
-    onset = channels[:, -1] if scorer.has_onset else None
-    return tracker.add(channels[:, 0], times, onset=onset, evidence=evidence(scorer, channels))
+def _track(
+    scorer: scoring.Scorer,
+    tracker: SeriesIncidents,
+    part: slice,
+    channels: Floats,
+    times: Any,
+    missing: Bools | None,
+) -> list[Event]:
+    """Some of the rows."""
+    rows = channels[part]
+    return tracker.add(
+        rows[:, 0],
+        None if times is None else times[part],
+        onset=rows[:, -1] if scorer.has_onset else None,
+        evidence=evidence(scorer, rows),
+        missing=None if missing is None else missing[part],
+    )
 
 
 def _closed(events: list[Event]) -> list[Incident]:

@@ -212,7 +212,7 @@ def watch(
         if told or metrics is not None:
             deliveries = _deliveries(on_incident, webhook, webhook_format, tally)
             incidents = stack.enter_context(LiveIncidents(stream, rules_of_scorer(stream.scorer), tally, deliveries))
-            incidents.recall(kept.incidents, kept.outages)
+            incidents.recall(kept.incidents)
         lines = stack.enter_context(_lines(follow, kept.position, from_end=from_end))
         reloader = Reloader(engine, open_stream, tally, say, input_options=input_options, follow_file=reload)
         stack.enter_context(_hangup(reloader))

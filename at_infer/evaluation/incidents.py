@@ -49,6 +49,8 @@ class IncidentCounter:
         """Rows of every incident."""
         self.worst: list[Found] = []
         """At most `keep`, worst first."""
+        self.outages: list[Found] = []
+        """Incidents of missing features: no label says whether they are false."""
         self.truth: list[Runs] = []
         self.reach: list[Runs] = []
         """Rows in which an incident belongs to an anomaly."""
@@ -103,6 +105,8 @@ class IncidentCounter:
         )
 
     def _take(self, found: list[Found]) -> None:
+        self.outages += [one for one in found if one.incident.kind != "anomaly"]
+        found = [one for one in found if one.incident.kind == "anomaly"]
         self.spans += [(one.first, one.end) for one in found]
         self.worst += found
         if len(self.worst) > 2 * self.keep:

@@ -6,9 +6,11 @@ from dataclasses import replace
 import numpy as np
 
 from at_infer.config import ScoreConfig
+from at_infer.incidents.outages import outage_rows
 from at_infer.incidents.rules import IncidentRules
 from at_infer.models.fusion import WIDTHS
 from at_infer.models.scored_by import ScoredBy
+from at_infer.models.spacing import Spacing
 from at_infer.scoring.columns import scored_properties
 from at_infer.scoring.scorer import Scorer
 from at_infer.thresholds.choose import choose_for_report
@@ -22,7 +24,14 @@ MERGE_ROWS = 10
 """Rows bridged at least; as many as the smoothing has, if these are more."""
 
 
-def default_rules(open_at: float, score: ScoreConfig, *, usual: float | None, look_ahead_rows: int) -> IncidentRules:
+def default_rules(
+    open_at: float,
+    score: ScoreConfig,
+    *,
+    usual: float | None,
+    look_ahead_rows: int,
+    spacing: Spacing | None = None,
+) -> IncidentRules:
     """`usual` is the median of the validation scores."""
     fused = score.mode == "fusion"
     usual = 1.0 if usual is None and fused else usual
@@ -32,6 +41,7 @@ def default_rules(open_at: float, score: ScoreConfig, *, usual: float | None, lo
         close_at=min(open_at, close_at),
         merge_rows=max(MERGE_ROWS, max(WIDTHS) if fused else score.smooth),
         look_ahead_rows=look_ahead_rows,
+        outage_rows=outage_rows(spacing),
     )
 
 
@@ -44,6 +54,7 @@ def rules_of_scores(properties: Mapping[str, str], *, source: str, threshold: fl
         written.score or ScoreConfig(),
         usual=None if known is None else float(np.interp(0.5, known.levels, known.values)),
         look_ahead_rows=max(0, written.look_ahead or 0),
+        spacing=written.spacing,
     )
     rate = written.false_alarms
     if rate is None or threshold is not None:

@@ -23,6 +23,8 @@ class IncidentRules(Config):
     """Rows after its end in which none other opens; one that lasts longer opens then."""
     look_ahead_rows: int = 0
     """Rows behind a row that its score depends on, by which an incident would seem to begin before its cause."""
+    outage_rows: int = 60
+    """Rows without a value of a feature that are an incident too, where such features are left out of the score."""
     worse_factor: float = 1.5
     """A peak this much above the one announced last is announced again."""
     asked: str | None = None
@@ -37,7 +39,8 @@ class IncidentRules(Config):
         check_finite("close at", self.close_at)
         if self.close_at > self.open_at:
             raise ConfigError(f"close at: {self.close_at:g} is above the threshold {self.open_at:g}; give a lower one")
-        self._at_least("min_rows", 1)
+        for name in ("min_rows", "outage_rows"):
+            self._at_least(name, 1)
         for name in ("merge_rows", "cool_down_rows", "look_ahead_rows"):
             self._at_least(name, 0)
         if not self.worse_factor > 1:

@@ -145,6 +145,10 @@ class IncidentTracker:
         self._quiet_until = 0
         return events
 
+    def cross_gap(self) -> list[Event]:
+        """A gap in time lies before the next row: no incident spans it. The cool-down counts rows, and goes on."""
+        return self._close("closed")
+
     def remember(self) -> dict[str, Any]:
         """JSON values from which `recall` goes on."""
         now = None if self._now is None else asdict(self._now)

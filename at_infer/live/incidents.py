@@ -2,16 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Self
 
+from at_infer.incidents.outages import OutageTracker
 from at_infer.incidents.rules import IncidentRules
 from at_infer.incidents.tracker import Event, Evidence, IncidentTracker
 from at_infer.live.delivery import Delivery
-from at_infer.live.outages import Outages
-from at_infer.live.scorer import FeatureChange, Pushed, SeriesName, StreamScorer
+from at_infer.live.pushed import Pushed, SeriesName
+from at_infer.live.scorer import StreamScorer
 from at_infer.live.tally import Tally
 from at_infer.models.fusion import LABELS
 from at_infer.scoring.scorer import Scorer
+from at_infer.scoring.series import Bools
 from at_infer.scoring.windows import Floats
 
 
@@ -24,6 +27,8 @@ class KeptTracker:
     """Checkpoint that names its incident: an id outlives the engine."""
     tracker: dict[str, Any]
     """As `IncidentTracker.remember` gives it."""
+    outages: dict[str, Any] | None = None
+    """The same of features without values; None if they are not looked for."""
 
 
 class LiveIncidents:
@@ -34,50 +39,62 @@ class LiveIncidents:
     ) -> None:
         self.tally, self.deliveries = tally, deliveries
         self.trackers: dict[SeriesName, IncidentTracker] = {}
-        self.outages = Outages()
+        self.outages: dict[SeriesName, OutageTracker] = {}
+        """Of features without values, where these are left out of the score."""
         self.use(stream, rules)
 
     def use(self, stream: StreamScorer, rules: IncidentRules) -> None:
         """The engine that scores from now on; incidents that are open keep their ids."""
-        self.scorer, self.rules, self.outage_rows = stream.scorer, rules, stream.outage_rows
+        self.scorer, self.rules = stream.scorer, rules
         for name, tracker in self.trackers.items():
             self.trackers[name] = self._tracker(name, tracker.model if tracker.current else None)
             self.trackers[name].recall(tracker.remember())
-
-    def add_outage(self, change: FeatureChange, series: Any, time: Any) -> list[Event]:
-        """One of `Pushed.outages`, before `add` is told of the same rows."""
-        model, threshold = self.scorer.metadata.checkpoint_sha256, self.rules.open_at
-        told = self.outages.add(change, series, time, after_rows=self.outage_rows, model=model, threshold=threshold)
-        return self._tell(told)
+        for name, outages in self.outages.items():
+            self.outages[name] = self._outages(name)
+            self.outages[name].recall(outages.remember())
 
     def add(self, pushed: Pushed, *, by_series: bool, by_time: bool) -> list[Event]:
-        """Rows that are final, of any series; the time of a row is its number if it has no other."""
-        rows: dict[SeriesName, list[int]] = {}
-        for i in pushed.in_order():
-            if (tag := pushed.tags[i]) is not None:
-                rows.setdefault(tag[1] if by_series else "", []).append(i)
+        """Rows that came, and rows that are final, of any series; a row's time is its number if it has no other."""
         events: list[Event] = []
         for name in pushed.dropped:
-            if name in self.trackers:
-                events += self.trackers.pop(name).end()
-        if pushed.dropped:
-            events += self.outages.end(self.rules.open_at, pushed.dropped)
-        for name, at in rows.items():
+            events += self.trackers.pop(name).end() if name in self.trackers else []
+            events += self.outages.pop(name).end() if name in self.outages else []
+        at = -1 if by_time else 0
+        if pushed.missing is not None:
+            events += self._add_missing(pushed, pushed.missing, at)
+        rows = _by_series(pushed, by_series=by_series)
+        for name, stretches in rows.items():
             if name not in self.trackers:
                 self.trackers[name] = self._tracker(name)
             tracker = self.trackers[name]
-            times = [pushed.tags[i][-1 if by_time else 0] for i in at]
-            channels = pushed.channels[at]
-            onset = channels[:, -1] if self.scorer.has_onset else None
-            events += tracker.add(channels[:, 0], times, onset=onset, evidence=evidence(self.scorer, channels))
+            for number, entries in enumerate(stretches):
+                events += tracker.cross_gap() if number else []
+                channels = pushed.channels[entries]
+                onset = channels[:, -1] if self.scorer.has_onset else None
+                times = [pushed.tags[i][at] for i in entries]
+                events += tracker.add(channels[:, 0], times, onset=onset, evidence=evidence(self.scorer, channels))
             if tracker.current is None:
                 tracker.model = self.scorer.metadata.checkpoint_sha256
         return self._tell(events)
 
+    def _add_missing(self, pushed: Pushed, missing: Bools, at: int) -> list[Event]:
+        """Rows as they came: whether a feature has a value does not wait for a score."""
+        events: list[Event] = []
+        for name, taken in pushed.taken.items():
+            if name not in self.outages:
+                self.outages[name] = self._outages(name)
+            outages = self.outages[name]
+            gaps = [number for number, row in enumerate(taken.rows) if row in taken.gaps]
+            for first, end in pairwise(sorted({0, *gaps, len(taken.rows)})):
+                events += outages.cross_gap() if first in gaps else []
+                rows = taken.rows[first:end]
+                events += outages.add(missing[rows], [pushed.given_tags[i][at] for i in rows])
+        return events
+
     def end(self) -> list[Event]:
         """Nobody goes on from here: what is open is told as it is."""
-        open_scores = [event for tracker in self.trackers.values() for event in tracker.end()]
-        return self._tell([*open_scores, *self.outages.end(self.rules.open_at)])
+        of_scores = [event for tracker in self.trackers.values() for event in tracker.end()]
+        return self._tell(of_scores + [event for outages in self.outages.values() for event in outages.end()])
 
     def __enter__(self) -> Self:
         return self
@@ -89,19 +106,33 @@ class LiveIncidents:
 
     def remember(self) -> list[KeptTracker]:
         """For the state; its names are texts or numbers, as those of the series are."""
-        return [
-            KeptTracker(series=name, model=tracker.model, tracker=tracker.remember())  # type: ignore[arg-type]
-            for name, tracker in self.trackers.items()
-        ]
+        found = []
+        for name in self.trackers | self.outages:
+            tracker, outages = self.trackers.get(name) or self._tracker(name), self.outages.get(name)
+            found.append(
+                KeptTracker(
+                    series=name,  # type: ignore[arg-type]
+                    model=tracker.model,
+                    tracker=tracker.remember(),
+                    outages=None if outages is None else outages.remember(),
+                )
+            )
+        return found
 
-    def recall(self, kept: Sequence[KeptTracker], outages: Sequence[dict[str, Any]] = ()) -> None:
+    def recall(self, kept: Sequence[KeptTracker]) -> None:
         """Go on where `remember` was asked: nothing opens a second time."""
         for one in kept:
             self.trackers[one.series] = self._tracker(one.series, one.model)
             self.trackers[one.series].recall(one.tracker)
-        self.outages.recall(outages)
+            if one.outages is not None:
+                self.outages[one.series] = self._outages(one.series)
+                self.outages[one.series].recall(one.outages)
         of_scores = sum(tracker.current is not None for tracker in self.trackers.values())
-        self.tally.incidents_open = of_scores + self.outages.open
+        self.tally.incidents_open = of_scores + sum(outages.open for outages in self.outages.values())
+
+    def _outages(self, name: SeriesName) -> OutageTracker:
+        known = self.scorer.metadata
+        return OutageTracker(self.rules, model=known.checkpoint_sha256, features=known.columns, series=str(name))
 
     def _tracker(self, name: SeriesName, model: str | None = None) -> IncidentTracker:
         scorer = self.scorer
@@ -120,6 +151,18 @@ class LiveIncidents:
             for delivery in self.deliveries:
                 delivery.offer(event)
         return events
+
+
+def _by_series(pushed: Pushed, *, by_series: bool) -> dict[SeriesName, list[list[int]]]:
+    """Entries that are final, of each series up to each gap in time; an empty list in front: the gap is the first."""
+    names = {row: name for name, taken in pushed.taken.items() for row in taken.gaps}
+    found: dict[SeriesName, list[list[int]]] = {}
+    for i in pushed.in_order():
+        if i in names:
+            found.setdefault(names[i], [[]]).append([])
+        if (tag := pushed.tags[i]) is not None:
+            found.setdefault(tag[1] if by_series else "", [[]])[-1].append(i)
+    return found
 
 
 def evidence(scorer: Scorer, channels: Floats) -> Evidence | None:

@@ -17,8 +17,6 @@ class Kept:
     """Of a file that is followed."""
     incidents: tuple[KeptTracker, ...] = ()
     """Of each series, if incidents are tracked."""
-    outages: tuple[dict[str, Any], ...] = ()
-    """Features without values, as `Outages.remember` gives them."""
 
     def to_dict(self) -> dict[str, Any]:
         """A plain dict of JSON values."""
@@ -32,5 +30,4 @@ class Kept:
             row=values.get("row", 0),
             position=None if place is None else Position(**place | {"head": tuple(place["head"])}),
             incidents=tuple(KeptTracker(**one) for one in values.get("incidents", ())),
-            outages=tuple(values.get("outages", ())),
         )

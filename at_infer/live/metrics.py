@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from at_infer import __version__
-from at_infer.live.scorer import Pushed, StreamScorer
+from at_infer.live.pushed import Pushed
+from at_infer.live.scorer import StreamScorer
 from at_infer.live.tally import Tally
 
 MOST_LABELS = 1000

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from at_infer.live.scorer import Pushed
+from at_infer.live.pushed import Pushed
 from at_infer.scoring.columns import scored_columns
 from at_infer.scoring.scorer import Scorer
 

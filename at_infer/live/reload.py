@@ -9,7 +9,8 @@ import numpy as np
 
 from at_infer.errors import AtInferError, ConfigError
 from at_infer.live.lines import Say
-from at_infer.live.scorer import LiveSeries, Pushed, StreamScorer
+from at_infer.live.pushed import LiveSeries, Pushed
+from at_infer.live.scorer import StreamScorer
 from at_infer.live.state import memory_of
 from at_infer.live.tally import Tally
 from at_infer.models.sidecar import sidecar_path
@@ -100,7 +101,7 @@ def hand_over(old: StreamScorer, new: StreamScorer) -> tuple[Pushed, str]:
         for name, known in old.series.items():
             state = new.core.start(known.state.name)
             state.recall(known.state.remember())
-            new.series[name] = LiveSeries(state, known.time, known.waiting, known.rows)
+            new.series[name] = LiveSeries(state, known.time, known.waiting)
         return Pushed(nothing[:, 0], np.zeros(0, np.bool_), [], nothing), "everything"
     same_season = old.metadata.season == new.metadata.season
     kept = {name: known.state.remember() for name, known in old.series.items()}
@@ -108,7 +109,7 @@ def hand_over(old: StreamScorer, new: StreamScorer) -> tuple[Pushed, str]:
     for name, known in old.series.items():
         state = new.core.start(known.state.name)
         again = state.go_on_behind(kept[name], new.metadata.model.window - 1) if same_season else 0
-        new.series[name] = LiveSeries(state, known.time, deque([None] * again), known.rows)
+        new.series[name] = LiveSeries(state, known.time, deque([None] * again))
     return final, "the last rows, smoothing begins anew" if same_season else "no rows, as the daily seasons differ"
 
 

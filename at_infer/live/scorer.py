@@ -1,118 +1,27 @@
 """StreamScorer: rows of many series as they come, each scored as the last of its window."""
 
-from collections import deque
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from itertools import pairwise
-from math import ceil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from at_infer.engines import Engine
 from at_infer.errors import ConfigError, DataError
+from at_infer.live.batch import StreamBatch
+from at_infer.live.clock import StreamClock
+from at_infer.live.pushed import LiveSeries, Pushed, SeriesName, StreamScore
 from at_infer.live.state import load_state, save_state
-from at_infer.live.times import Moment, Time, TimeOrderError, check_order, moment, seconds
-from at_infer.models.spacing import Times, find_gaps
-from at_infer.scoring.missing import TOLD_AFTER
+from at_infer.live.times import Time, TimeOrderError
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.scorer import Scorer
-from at_infer.scoring.series import Bools, SeriesState, Stretch
 from at_infer.scoring.windows import Floats
-from at_infer.tables.clock import seconds_of
 from at_infer.tables.columns import BadTime
-
-SeriesName = Hashable
-"""Whatever the series column holds."""
 
 MAX_SERIES = 10_000
 SMALL_BATCH = 32  # windows of a small network, whose series are then worked on together
-OUTAGE_S = 600.0
-"""Without a value of a feature, worth an incident, but at least as many rows as a message."""
-OUTAGE_ROWS = 60
-"""The same for a model that does not know how long a row takes."""
-
-
-class StreamScore(NamedTuple):
-    """Of one row; no score before a series has a full window, nor between the rows that `every` asks for.
-
-    With a delay it is the score of the row so many rows earlier in the series.
-    """
-
-    score: float | None
-    is_anomaly: bool
-
-
-class FeatureChange(NamedTuple):
-    """A feature of a series has had no value for a while, or has one again."""
-
-    row: int
-    """Of those pushed: the one that shows it."""
-    feature: str
-    is_back: bool
-    rows: int
-    """How many it has been without a value."""
-    series_row: int
-    """The row that shows it, counted within the series."""
-
-
-@dataclass(slots=True)
-class Pushed:
-    """What became of some rows."""
-
-    score: Floats
-    """One entry per row; NaN: no score. With a delay, of the row so many rows earlier in the series."""
-    is_anomaly: Bools
-    tags: list[Any]
-    """Of the rows that the scores belong to; None: no row is final yet."""
-    channels: Floats
-    """(n,C) of the scoring core: the score, and with `explain` what `reasons` makes of the others."""
-    ended: dict[int, range] = field(default_factory=dict)
-    """Rows that found a gap in time before them: entries beyond those of the rows themselves, final because of it."""
-    dropped_rows: int = 0
-    """Rows that were left out without a word, because their times do not rise."""
-    notes: list[str] = field(default_factory=list)
-    """What should be told once."""
-    features: list[FeatureChange] = field(default_factory=list)
-    """Features that have gone missing, or are back."""
-    outages: list[FeatureChange] = field(default_factory=list)
-    """The same for incidents: from the first row without a value, and each time as many more as are worth one."""
-    refused: dict[int, str] = field(default_factory=dict)
-    """Rows that were not taken, and why. The series goes on as if they had not come."""
-    dropped: list[SeriesName] = field(default_factory=list)
-    """Series that had to make room for others."""
-
-    def in_order(self) -> Iterator[int]:
-        """Numbers of the entries, those of each series in the order of its rows."""
-        for i in range(len(self.tags) - sum(map(len, self.ended.values()))):
-            yield from self.ended.get(i, ())
-            yield i
-
-
-@dataclass(slots=True)
-class LiveSeries:
-    """What a stream remembers of a series."""
-
-    state: SeriesState
-    time: tuple[Moment, Time] | None = None
-    """Of its last row."""
-    waiting: deque[Any] = field(default_factory=deque)
-    """Tags of rows that are not final."""
-    rows: int = 0
-    """That have come."""
-
-
-@dataclass(slots=True)
-class _Taken:
-    """Rows of one stretch of a series, among those that were pushed together."""
-
-    series: LiveSeries
-    rows: list[int] = field(default_factory=list)
-    gap: int | None = None
-    """Row that the stretch ends before."""
 
 
 class StreamScorer:
@@ -163,8 +72,8 @@ class StreamScorer:
         except BaseException:
             self.close()
             raise
-        self.every, self.max_series, self.on_bad_time = every, max_series, on_bad_time
-        self.clock, self._clock_is_told = self.scorer.clock, False
+        self.every, self.max_series = every, max_series
+        self.clock = StreamClock(self.scorer, on_bad_time)
         self.series: dict[SeriesName, LiveSeries] = {}
         """Least recently seen first."""
 
@@ -205,37 +114,18 @@ class StreamScorer:
         count = len(values)
         channels = np.full((count, self.core.settings.channels), np.nan, np.float32)
         pushed = Pushed(channels[:, 0], np.zeros(count, np.bool_), [None] * count, channels)
+        pushed.given_tags = range(count) if tags is None else tags
+        pushed.missing = np.isnan(values) if self.scorer.masks else None
         self._refuse_values(values, pushed.refused)
-        together: dict[SeriesState, tuple[LiveSeries, list[int], list[Times | None]]] = {}
+        batch = StreamBatch(self.core, values, pushed, self.scorer.delay)
         for i, name in enumerate(names):
-            if i not in pushed.refused and (known := self._enter(i, name, times, pushed)) is not None:
-                _, numbers, clock = together.setdefault(known.state, (known, [], []))
-                numbers.append(i)
-                clock.append(self._times(known, pushed))
-                known.waiting.append(i if tags is None else tags[i])
-        taken: dict[Stretch, _Taken] = {}
-        for known, numbers, clock in together.values():  # all rows of a series together, whatever came between them
-            self._push(known, numbers, clock, values, pushed, taken)
-        self.core.flush()
-        final: dict[Stretch, list[Floats]] = {}
-        for scored in self.core.take():
-            final.setdefault(scored.stretch, []).extend(scored.channels)
-        late: list[Floats] = []
-        for stretch, rows_of in final.items():
-            known, numbers, gap = taken[stretch].series, taken[stretch].rows, taken[stretch].gap
-            at_once = len(rows_of)
-            if gap is not None:  # those that have waited for more rows
-                at_once -= min(self.scorer.delay, at_once)
-                first = len(pushed.tags)
-                pushed.ended[gap] = range(first, first + len(rows_of) - at_once)
-                late += rows_of[at_once:]
-            for i, row in zip(numbers[len(numbers) - at_once :], rows_of[:at_once], strict=True):  # one each
-                channels[i], pushed.tags[i] = row, known.waiting.popleft()
-            if gap is not None:
-                pushed.tags += [known.waiting.popleft() for _ in pushed.ended[gap]]
-        if late:
-            pushed.channels = np.concatenate([channels, np.stack(late)])
-            pushed.score = pushed.channels[:, 0]
+            if i in pushed.refused:
+                continue
+            known = self._enter(i, name, None if times is None else times[i], pushed)
+            if known is not None:
+                known.waiting.append(pushed.given_tags[i])
+                batch.add(i, name, known, self.clock.number(known.time, pushed.notes))
+        batch.score()
         pushed.is_anomaly = self.scorer.verdict(pushed.score)
         return pushed
 
@@ -297,29 +187,20 @@ class StreamScorer:
             what = "has no value" if np.isnan(values[i, j]) else "is infinite, or too large for float32"
             refused[i] = f"column {self.metadata.columns[j]!r} {what}"
 
-    def _enter(self, i: int, name: SeriesName, times: Sequence[Time] | None, pushed: Pushed) -> LiveSeries | None:
+    def _enter(self, i: int, name: SeriesName, time: Time | None, pushed: Pushed) -> LiveSeries | None:
         """The series of row `i`, now the one most recently seen; None if its time does not fit."""
         known = self.series.get(name)
-        now: tuple[Moment, Time] | None = None
-        if times is None and self.metadata.season is not None:
-            pushed.refused[i] = "has no time; the model subtracts a season and needs it"
-            return None
-        if times is not None:
-            try:
-                now = (moment(times[i]), times[i])
-                if self.metadata.season is not None:
-                    seconds(*now)
-                if known is not None and known.time is not None and self.on_bad_time != "ignore":
-                    check_order(known.time[0], now[0], known.time[1], times[i])
-            except TimeOrderError as error:
-                if self.on_bad_time == "drop":
-                    pushed.dropped_rows += 1
-                else:
-                    pushed.refused[i] = str(error)
-                return None
-            except DataError as error:
+        try:
+            now = self.clock.read(time, None if known is None else known.time)
+        except TimeOrderError as error:
+            if self.clock.on_bad_time == "drop":
+                pushed.dropped_rows += 1
+            else:
                 pushed.refused[i] = str(error)
-                return None
+            return None
+        except DataError as error:
+            pushed.refused[i] = str(error)
+            return None
         if known is None:
             if len(self.series) == self.max_series:
                 oldest = next(iter(self.series))
@@ -331,65 +212,3 @@ class StreamScorer:
         self.series[name] = known
         known.time = now or known.time
         return known
-
-    def _push(
-        self,
-        known: LiveSeries,
-        numbers: list[int],
-        clock: list[Times | None],
-        values: Floats,
-        pushed: Pushed,
-        taken: dict[Stretch, _Taken],
-    ) -> None:
-        """Rows of one series into the core: up to each gap, or one by one where features may be missing."""
-        state, longest = known.state, self.core.settings.longest_step
-        told = [time for time in clock if time is not None]
-        times = np.concatenate(told) if len(told) == len(clock) else None
-        if self.core.settings.mask or (times is None and told):
-            begins = list(range(len(numbers)))
-        else:
-            gaps = [] if times is None or longest is None else find_gaps(times, longest, state.time).tolist()
-            begins = sorted({0, *gaps})
-        for begin, end in pairwise([*begins, len(numbers)]):
-            before = state.stretch
-            gone = None if before.missing is None else before.missing.run.copy()
-            self.core.push(state, values[numbers[begin:end]], times=None if times is None else times[begin:end])
-            if gone is not None:
-                self._note_features(numbers[begin], gone, known, pushed)
-            known.rows += end - begin
-            if state.stretch is not before:
-                taken.setdefault(before, _Taken(known)).gap = numbers[begin]
-            taken.setdefault(state.stretch, _Taken(known)).rows += numbers[begin:end]
-
-    @property
-    def outage_rows(self) -> int:
-        """Rows without a value of a feature that are worth an incident."""
-        spacing = self.metadata.spacing
-        known = spacing is not None and spacing.clock == "date"
-        return max(TOLD_AFTER, ceil(OUTAGE_S / spacing.step)) if spacing is not None and known else OUTAGE_ROWS
-
-    def _note_features(self, i: int, before: NDArray[np.int64], known: LiveSeries, pushed: Pushed) -> None:
-        """What row `i` shows of features that have no value, or have one again."""
-        missing, worth_one = known.state.stretch.missing, self.outage_rows
-        assert missing is not None
-        for j in np.flatnonzero((before > 0) | (missing.run > 0)).tolist():
-            run = int(missing.run[j])
-            rows = run or int(before[j])
-            change = FeatureChange(i, self.metadata.columns[j], run == 0, rows, known.rows)
-            if rows == TOLD_AFTER if run else rows >= TOLD_AFTER:
-                pushed.features.append(change)
-            if run in (0, 1) or run % worth_one == 0:
-                pushed.outages.append(change)
-
-    def _times(self, known: LiveSeries, pushed: Pushed) -> Times | None:
-        """Time of the row that came last, for the season and for gaps."""
-        if self.clock is None or known.time is None:
-            return None
-        value = known.time[0].value
-        if isinstance(value, datetime) is (self.clock == "date"):
-            return np.array([seconds_of(value) if isinstance(value, datetime) else value], np.float64)
-        if not self._clock_is_told:
-            self._clock_is_told = True
-            usual = "dates and times" if self.clock == "date" else "numbers"
-            pushed.notes.append(f"times are not {usual} as in the training data; gaps in time are not looked for")
-        return None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from at_infer.errors import ConfigError, DataError
+from at_infer.live.pushed import LiveSeries
 from at_infer.live.times import as_json, moment
 from at_infer.output import atomic_path
 from at_infer.scoring.series import SeriesState
@@ -17,7 +18,7 @@ from at_infer.scoring.windows import Floats
 from at_infer.untrusted import MOST_JSON_BYTES, check_regular, load_json
 
 if TYPE_CHECKING:
-    from at_infer.live.scorer import LiveSeries, StreamScorer
+    from at_infer.live.scorer import StreamScorer
 
 FORMAT = 3
 
@@ -49,14 +50,13 @@ def _arrays(kept: dict[str, Any]) -> dict[str, Floats]:
     return {name: value for name, value in kept.items() if isinstance(value, np.ndarray)}
 
 
-def _describe(name: Any, known: "LiveSeries") -> dict[str, Any]:
+def _describe(name: Any, known: LiveSeries) -> dict[str, Any]:
     kept = known.state.remember()
     arrays = _arrays(kept)
     return {
         "name": name,
         "time": None if known.time is None else as_json(known.time[1]),
         "waiting": list(known.waiting),
-        "rows": known.rows,
         "numbers": {name: value for name, value in kept.items() if name not in arrays},
         "shapes": {name: list(array.shape) for name, array in arrays.items()},
     }
@@ -101,9 +101,7 @@ def _load(path: Path, file: BinaryIO, stream: "StreamScorer") -> dict[str, Any]:
 
 def _series(
     path: Path, file: BinaryIO, stream: "StreamScorer", entries: list[dict[str, Any]], crc: int
-) -> Iterator[tuple[Any, "LiveSeries"]]:
-    from at_infer.live.scorer import LiveSeries
-
+) -> Iterator[tuple[Any, LiveSeries]]:
     for entry in entries:
         kept: dict[str, Any] = dict(entry["numbers"])
         for name, shape in entry["shapes"].items():
@@ -117,10 +115,7 @@ def _series(
         state.recall(kept)
         time = entry["time"]
         waiting = deque(tuple(tag) if isinstance(tag, list) else tag for tag in entry["waiting"])
-        yield (
-            entry["name"],
-            LiveSeries(state, None if time is None else (moment(time), time), waiting, int(entry.get("rows", 0))),
-        )
+        yield entry["name"], LiveSeries(state, None if time is None else (moment(time), time), waiting)
     if file.read() != crc.to_bytes(4, "little"):
         raise DataError(f"{path}: is damaged; remove it to start afresh")
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from json.encoder import encode_basestring
 from pathlib import Path
@@ -19,10 +19,11 @@ from at_infer.live.lines import Block, Lines, Say
 from at_infer.live.metrics import Metrics
 from at_infer.live.notices import notice_line
 from at_infer.live.pending import Pending
+from at_infer.live.pushed import FeatureChange, Pushed
 from at_infer.live.reasons import reasons
 from at_infer.live.reload import Reloader, hand_over
 from at_infer.live.rows import MissingColumnError, RowReader
-from at_infer.live.scorer import FeatureChange, Pushed, StreamScorer
+from at_infer.live.scorer import StreamScorer
 from at_infer.live.tally import Tally
 from at_infer.scoring.columns import added_columns
 
@@ -117,8 +118,7 @@ class Watch:
         self._saved_at = time.monotonic()
         if self.state is not None:
             incidents = () if self.incidents is None else tuple(self.incidents.remember())
-            outages = () if self.incidents is None else tuple(self.incidents.outages.remember())
-            kept = Kept(row=self.row, position=self.lines.position(), incidents=incidents, outages=outages)
+            kept = Kept(row=self.row, position=self.lines.position(), incidents=incidents)
             self.stream.save(self.state, kept.to_dict())
 
     def _reload(self, reloader: Reloader) -> None:
@@ -194,29 +194,22 @@ class Watch:
             self._bad(pending.lines[i], series + what)
         if pushed.dropped:
             self._say_dropped(pushed)
-        outages = []
-        for change in pushed.outages if self.incidents is not None else ():
-            series = "" if reader.series_column is None else pending.series[change.row]
-            outages.append(
-                (change, series, (pending.rows if reader.time_column is None else pending.times)[change.row])
-            )
         pending.clear()
-        self._finish(pushed, outages)
+        self._finish(pushed)
         self._compare_share()
         if self.metrics is not None:
             latency_s = time.monotonic() - pending.since
             by_series = reader.series_column is not None
             self.metrics.answer(self.stream, pushed, by_series=by_series, latency_s=latency_s)
 
-    def _finish(self, pushed: Pushed, outages: Sequence[tuple[FeatureChange, Any, Any]] = ()) -> None:
+    def _finish(self, pushed: Pushed) -> None:
         """Rows that are final: their lines, then what they say of incidents."""
         answer = self._answer(pushed)
         if self.only == "rows":
             self._write(answer)
         if self.incidents is not None:
             by_series, by_time = self.reader.series_column is not None, self.reader.time_column is not None
-            events = [event for outage in outages for event in self.incidents.add_outage(*outage)]
-            self._write_events(events + self.incidents.add(pushed, by_series=by_series, by_time=by_time))
+            self._write_events(self.incidents.add(pushed, by_series=by_series, by_time=by_time))
 
     def _write_events(self, events: list[Event]) -> None:
         if self.only == "incidents":

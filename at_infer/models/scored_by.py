@@ -8,6 +8,7 @@ from at_infer.config import Align, Config, ScoreConfig
 from at_infer.errors import AtInferError, ConfigError, DataError
 from at_infer.models.agreement import check_quantiles
 from at_infer.models.metadata import PREFIX
+from at_infer.models.spacing import Spacing
 from at_infer.untrusted import load_json, typed, typed_fields
 
 
@@ -56,6 +57,8 @@ class ScoredBy:
     """Rows behind a row that its score depends on."""
     false_alarms: FalseAlarms | None
     options: dict[str, Any] | None
+    spacing: Spacing | None
+    """How the rows lie in time, with the longest step that was no gap."""
 
     @classmethod
     def of(cls, properties: Mapping[str, str], source: str) -> Self:

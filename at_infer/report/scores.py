@@ -17,6 +17,7 @@ from at_infer.scoring.options import ScoreOptions
 from at_infer.tables.scores import ScoredFile
 
 MOST_SERIES = 500
+MOST_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,13 @@ def _notes(report: ScoresReport, data: str | None, reconstructor: Reconstructor 
         notes.append(
             "The scores look ahead, and an incident may seem to begin before its cause: score with --incidents or "
             "--explain top, which keep where a cause begins."
+        )
+    if overview.incidents.outages:
+        features = sorted({one.incident.causes[0].feature for one in overview.incidents.outages})
+        more = "" if len(features) <= MOST_NAMED else f" and {len(features) - MOST_NAMED} more"
+        notes.append(
+            f"{len(overview.incidents.outages)} incidents of missing features are not in the table: "
+            f"{', '.join(features[:MOST_NAMED])}{more}; at-infer score --incidents writes them."
         )
     if overview.unscored:
         notes.append(f"{overview.unscored} rows have no score; they never count as flagged.")

@@ -1,6 +1,7 @@
 """What is written of scored rows: columns, and key-value metadata that tell how they came about."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,9 @@ def scored_columns(scorer: Scorer, scores: Floats) -> dict[str, Any]:
 
 def scored_properties(scorer: Scorer) -> dict[str, str]:
     """Key-value metadata of the output."""
-    known = scorer.metadata
+    known, spacing, max_gap = scorer.metadata, scorer.spacing, scorer.options.max_gap
+    if spacing is not None and max_gap is not None:
+        spacing = replace(spacing, max_gap=max_gap)
     facts = {
         "version": __version__,
         "engine": scorer.engine.describe(),
@@ -69,6 +72,7 @@ def scored_properties(scorer: Scorer) -> dict[str, str]:
         "delay": scorer.delay,
         "look_ahead": scorer.row_settings.lookahead,
         "options": scorer.options.to_dict(),
+        "spacing": None if spacing is None else spacing.to_dict(),
         "grid": None if scorer.grid is None else scorer.grid.to_dict(),
     }
     return {f"at_infer.{name}": json.dumps(value, sort_keys=True) for name, value in facts.items()}

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from at_infer.errors import DataError, OutputError
 from at_infer.output import atomic_path
+from at_infer.tables.absent import MISSING
 from at_infer.tables.columns import Columns
 from at_infer.tables.files import reading
 from at_infer.untrusted import load_json
@@ -228,13 +229,15 @@ def scored_frame(carried: pl.DataFrame, columns: Mapping[str, NDArray[Any]]) -> 
     """Carried columns with those that are added; NaN becomes null, and a row without a score has no verdict."""
     added = {name: _with_nulls(values) for name, values in columns.items()}
     judged = pl.when(pl.col("score").is_not_null()).then(pl.col("is_anomaly"))
+    if MISSING in carried.columns:  # behind the score: what stands in front of it are keys
+        carried, added[MISSING] = carried.drop(MISSING), carried[MISSING]
     return carried.with_columns(**added).with_columns(is_anomaly=judged)
 
 
 def check_names(columns: Columns, added: list[str]) -> None:
     """A carried column may not have the name of one that is added."""
     for name in columns.keys:
-        if name in added or (columns.series_per_file and name == "file"):
+        if name in added or (columns.may_be_absent and name == MISSING) or (columns.series_per_file and name == "file"):
             raise DataError(f"column {name!r}: is the time or series column and a column of the output; rename it")
 
 

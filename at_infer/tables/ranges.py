@@ -82,7 +82,7 @@ def read_rows(parts: Sequence[FileRows], columns: Columns) -> Iterator[Chunk]:
             row = part.file_first + part.first + first
             if columns.keys:
                 order.take(frame, row)
-            carried = carry(frame, row, part.place.name, columns)
+            carried = carry(frame, values, row, part.place.name, columns)
             times = wanted_times(frame, part.place.name, columns)
             yield Chunk(part.place.name, part.first + first, values, carried, [], times)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from at_infer.errors import DataError
 from at_infer.models.spacing import Clock, Times
+from at_infer.tables.absent import MISSING, missing_column
 from at_infer.tables.clock import FOR_GAPS, NEEDED, clock_fits, column_times, find_clock, read_times
 from at_infer.tables.columns import Columns
 from at_infer.tables.files import InputFile, listed, reading, source_files
@@ -63,7 +64,7 @@ class _SeriesOnGrid:
     """One series on its way onto a grid."""
 
     def __init__(self, name: str, how: OnGrid, columns: Columns) -> None:
-        self.time_column = str(columns.time_column)
+        self.time_column, self.features = str(columns.time_column), columns.features
         self.starts = [(0, name)]
         """Empty once the series has begun."""
         self.resampler = Resampler(how, len(columns.features))
@@ -87,6 +88,8 @@ class _SeriesOnGrid:
         name, count = self.time_column, len(steps.values)
         times = time_column(name, steps, self.keys[name].dtype)
         carried = pl.DataFrame([times if key.name == name else key.new_from_index(0, count) for key in self.keys])
+        if MISSING in carried:
+            carried = carried.with_columns(missing_column(np.isnan(steps.values), self.features))
         starts, self.starts = self.starts, []
         return Chunk(f"{self.file}, put on a grid", stream.given_rows, steps.values, carried, starts, steps.seconds)
 
@@ -206,7 +209,8 @@ class RowStream:
                 starts = [(max(at, done) - row, prefix + name) for name, at in new]
             else:
                 starts = [(0, str(file.path) if columns.series_per_file else "")] if begins and first == 0 else []
-            carried, times = carry(frame, row, str(file.path), columns), wanted_times(frame, str(file.path), columns)
+            carried = carry(frame, values, row, str(file.path), columns)
+            times = wanted_times(frame, str(file.path), columns)
             chunk = Chunk(str(file.path), first, values, carried, starts, times)
             self.dropped_rows += len(left_out)
             self.read_rows += len(values)
@@ -293,11 +297,16 @@ def wanted_times(frame: pl.DataFrame, file: str, columns: Columns) -> Times | No
     return column_times(column, columns.clock, f"{file}: column {columns.time_column!r}", why)
 
 
-def carry(frame: pl.DataFrame, row: int, file: str, columns: Columns) -> Carried:
-    """Time and series of some rows, or their number from `row` on; in front the file, where it tells series apart."""
+def carry(frame: pl.DataFrame, values: NDArray[np.float32], row: int, file: str, columns: Columns) -> Carried:
+    """Time and series of some rows, or their number from `row` on; in front the file, where it tells series apart.
+
+    If features may be absent, it also says which have no value.
+    """
     carried = {key: frame[key] for key in reversed(columns.keys)}
     if not carried:
         carried = {"row": pl.int_range(row, row + frame.height, eager=True)}
     if columns.series_per_file:
         carried = {"file": pl.repeat(file, frame.height, eager=True), **carried}
+    if columns.may_be_absent:
+        carried[MISSING] = missing_column(np.isnan(values), columns.features)
     return pl.DataFrame(carried)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from at_infer.errors import DataError
 from at_infer.models.fusion import LABELS
 from at_infer.models.spacing import Clock, Times
+from at_infer.tables.absent import MISSING
 from at_infer.tables.clock import NEEDED, Seconds, column_seconds, find_clock, read_times, shown_zone
 from at_infer.tables.files import InputFile, listed
 from at_infer.tables.keys import Join, KeyWalk, check_equal, compared_keys, file_properties, find_keys, open_files
@@ -48,14 +49,17 @@ class ScoredChunk:
     """Score from the row and those before it; None if the file has none."""
     views: Floats | None = None
     """Number of the view that shows the top feature; None if the file has none."""
+    missing: pl.Series | None = None
+    """Names of the features that each row has no value of; None if the file does not say."""
 
     def parts(self) -> "Iterator[tuple[str | None, ScoredChunk]]":
         """Rows of one series each, with its name where it begins."""
         begins = dict(self.starts)
         for first, end in pairwise(sorted({0, *begins, len(self.scores)})):
-            yield begins.get(first), self._slice(first, end)
+            yield begins.get(first), self.between(first, end)
 
-    def _slice(self, first: int, end: int) -> Self:
+    def between(self, first: int, end: int) -> Self:
+        """Some of the rows."""
         part: dict[str, Any] = {"first_row": self.first_row + first, "starts": []}
         for name in (entry.name for entry in fields(self) if entry.name not in part):
             value = getattr(self, name)
@@ -94,8 +98,10 @@ class ScoredFile:
         self.explanation = errors or (TOP if self.explained == "top" else [])
         self.has_onset = head.schema.get(ONSET) == pl.Float32
         self.has_views = self.explained is not None and head.schema.get(VIEW) == pl.String
-        self.beside = [*([ONSET] if self.has_onset else []), *([VIEW] if self.has_views else [])]
-        """Columns that tell more of a row: where a cause begins, and what shows it."""
+        self.has_missing = head.schema.get(MISSING) == pl.List(pl.String)
+        there = ((ONSET, self.has_onset), (VIEW, self.has_views), (MISSING, self.has_missing))
+        self.beside = [name for name, is_there in there if is_there]
+        """Columns that tell more of a row: where a cause begins, what shows it, and which features have no value."""
         self.features = [name.removeprefix(ERROR) for name in errors] or self._top_features()
         self.label_files: list[InputFile] = []
         self.compared: list[str] = []
@@ -138,6 +144,7 @@ class ScoredFile:
                 keys=self._keys(own, first),
                 onset=own[ONSET].cast(pl.Float32).to_numpy() if self.has_onset else None,
                 views=self._views(own) if self.has_views else None,
+                missing=own[MISSING] if self.has_missing else None,
                 labels=labels,
                 evidence=self._evidence(own),
                 starts=walk.take(own, first),
