@@ -39,8 +39,10 @@ from at_infer.tables import write_table
 from at_infer.thresholds.ratio import carried_threshold
 from export import parity
 from export.graphs import ScoreGraph
+from export.parity_runs import run_reference
 from export.pipeline import REAL_WINDOWS, ExportConfig, Exported, export_model
 from export.to_tensorrt import build_plan
+from export.tolerances import DOUBT, TOLERANCES
 from training.checkpoint import Checkpoint
 from training.data import DataConfig, load
 from training.device import flush_denormals
@@ -223,7 +225,7 @@ def measure(
                 seconds[name].append(elapsed)
             if turn == args.repeats:
                 answers[name] = parts(found, batches, entries[0].metadata)
-    expected, exact = (parity.run_reference(reference, windows, kind) for kind in (torch.float32, torch.float64))
+    expected, exact = (run_reference(reference, windows, kind) for kind in (torch.float32, torch.float64))
     for entry in entries:
         if entry.cannot_run is None:
             check(entry, answers[entry.name], expected, exact)
@@ -241,9 +243,9 @@ def check(entry: Entry, answer: Parts, expected: dict[str, Floats], exact: dict[
     """The timed answers against PyTorch's, by the tolerances of the gate; note what they are worth."""
     shares = []
     for name, found in zip(("error", "discrepancy"), answer, strict=True):
-        limit = parity.TOLERANCES[entry.precision][name]
+        limit = TOLERANCES[entry.precision][name]
         doubt = np.abs(expected[name] - exact[name]).max(axis=1, keepdims=True)
-        allowed = limit.atol + limit.rtol * np.abs(expected[name]) + parity.DOUBT * doubt
+        allowed = limit.atol + limit.rtol * np.abs(expected[name]) + DOUBT * doubt
         shares.append(float((np.abs(found - expected[name]) / allowed).max()))
     entry.share_of_tolerance = max(shares)
     assert entry.share_of_tolerance <= 1, f"{entry.name}: the timed answers are {max(shares):.1f} tolerances off"

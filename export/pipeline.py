@@ -3,8 +3,7 @@
 import copy
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -17,12 +16,12 @@ from numpy.typing import NDArray
 from at_infer import __version__
 from at_infer.config import Config, ExportPrecision, ScoreMode, head_rule
 from at_infer.engines.tensorrt.batching import BatchProfile
-from at_infer.errors import CheckpointError, ExportError, OutputError
+from at_infer.errors import CheckpointError, ExportError
 from at_infer.installed import install_extra
 from at_infer.models.kinds import Flavour
 from at_infer.models.metadata import FORMAT, Graph, Metadata
 from at_infer.models.statistics import find_validation
-from at_infer.output import check_writable, take_place
+from at_infer.output import check_writable
 from at_infer.scoring.real_windows import real_windows
 from at_infer.scoring.windows import ALIGNMENT
 from at_infer.thresholds.ratio import carried_threshold
@@ -37,8 +36,10 @@ from export.graphs import (
     lower_precision,
 )
 from export.quantize import quantize_for_cpus, quantize_for_engines
+from export.staging import publish, staged_files
 from export.to_onnx import finish, trace, write
 from export.to_tensorrt import EngineChoice, build_plan, choose_flavour
+from export.tolerances import Tolerance
 from export.triton import write_repository
 from training.checkpoint import Checkpoint
 
@@ -145,7 +146,7 @@ def export_model(
         for source in (config.data, config.calibration)
     )
 
-    with _staging(folder) as staging:
+    with staged_files(folder) as staging:
         exported = []
         for graph, suffix in (("score", ".onnx"), ("associations", ".associations.onnx")):
             say(f"tracing {config.name}{suffix} in {config.precision} and comparing it with PyTorch")
@@ -166,7 +167,7 @@ def export_model(
             write_repository(
                 triton, onnx_path=source_path, plan_path=plan_path, metadata=described, overwrite=overwrite
             )
-        _publish(staging, folder, stale=[*targets.values(), *sidecars])
+        publish(staging, folder, stale=[*targets.values(), *sidecars])
     return Report(exported, _why_no_engine(config) if flavour is None else None)
 
 
@@ -218,7 +219,7 @@ def _make(
         model = quantize_for_cpus(model)
     tolerance = None
     if config.atol is not None and config.rtol is not None:
-        tolerance = parity.Tolerance(config.atol, config.rtol)
+        tolerance = Tolerance(config.atol, config.rtol)
     reference = build(optimised=False)
     threshold = find_validation(validation, "window", 0).threshold.value
     figures = parity.check(
@@ -295,33 +296,6 @@ def _why_no_engine(config: ExportConfig) -> str | None:
     if config.precision == "int8-dynamic":
         return "no engine: int8-dynamic is for CPUs; use precision='int8' for one"
     return f"no engine: neither TensorRT nor TensorRT-RTX is installed; {install_extra('rtx')} builds one anywhere"
-
-
-@contextmanager
-def _staging(folder: Path) -> Iterator[Path]:
-    """A hidden folder beside the results; gone afterwards, whatever happens."""
-    staging = folder / f".at-infer-export.{os.getpid()}"
-    is_new = not folder.exists()
-    try:
-        staging.mkdir(parents=is_new)
-        yield staging
-    except OSError as error:
-        raise OutputError(f"{folder}: could not be written ({error.strerror or error})") from None
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-        if is_new:
-            with suppress(OSError):  # results are in it
-                folder.rmdir()
-
-
-def _publish(staging: Path, folder: Path, *, stale: Sequence[Path]) -> None:
-    """Put the finished files in place; what an earlier export left and this one did not write goes."""
-    written = sorted(staging.iterdir())
-    for path in written:
-        take_place(path, folder / path.name)
-    for path in stale:
-        if path.name not in {file.name for file in written}:
-            path.unlink(missing_ok=True)
 
 
 def describe(exported: Exported) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from training.checkpoint import Checkpoint
 from training.data import TrainingData
 from training.resume import TrainingState
 from training.scales import learned_scales
-from training.validation import measure_validation, most_live_rows
+from training.validation import measure_validation
+from training.validation_rows import most_live_rows
 
 
 def finish(

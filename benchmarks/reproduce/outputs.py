@@ -19,7 +19,7 @@ from benchmarks.reproduce.sources import KEYS
 from benchmarks.reproduce.trainings import Training, features, trained
 from training.discrepancy import association_discrepancy
 from training.model import AnomalyTransformer
-from training.validation import one_per_row
+from training.validation_rows import one_per_row
 
 Floats = NDArray[np.float32]
 BATCH = 32

@@ -14,7 +14,9 @@ from at_infer.config import WINDOW_MODES, DiscrepancyConfig, Padding, ScoreConfi
 from at_infer.errors import ExportError
 from export import parity
 from export.graphs import OUTPUTS, AssociationsGraph, ScoreGraph, lower_precision
+from export.parity_runs import extreme_windows
 from export.quantize import quantize_for_cpus, quantize_for_engines
+from export.tolerances import Tolerance, with_ties
 from tests.checkpoints import PLAIN, checkpoint, raw_windows
 
 
@@ -161,12 +163,12 @@ def test_a_missing_layer_average_is_refused(traced):
 @pytest.mark.slow
 def test_tolerances_can_be_given(traced):
     with pytest.raises(ExportError, match="the difference may be"):
-        check(traced, tolerance=parity.Tolerance(0.0, 1e-12))
+        check(traced, tolerance=Tolerance(0.0, 1e-12))
 
 
 def test_extreme_windows_hold_zeros_constants_and_spikes():
     source = checkpoint(score=PLAIN)
-    windows = parity.extreme_windows(
+    windows = extreme_windows(
         source.model, np.asarray(source.scaler.mean, np.float32), np.asarray(source.scaler.scale, np.float32)
     )
     assert np.isfinite(windows).all()
@@ -181,7 +183,7 @@ def test_near_ties_of_alike_rows_may_be_broken_either_way():
     mean, scale = (np.asarray(v, np.float32) for v in (source.scaler.mean, source.scaler.scale))
     alike = np.stack([np.broadcast_to(mean + size * scale, (source.model.window, len(mean))) for size in (1, 1e6)])
     allowed = {"series_0": np.zeros((2, source.model.heads, source.model.window, source.model.window))}
-    normal, huge = parity._with_ties(reference, alike.astype(np.float32), allowed)["series_0"].max(axis=(1, 2, 3))
+    normal, huge = with_ties(reference, alike.astype(np.float32), allowed)["series_0"].max(axis=(1, 2, 3))
     assert normal < 1e-4 < 0.1 < huge
 
 

@@ -12,7 +12,7 @@ from at_infer.config import WINDOW_MODES, DiscrepancyConfig, Distance, ScoreConf
 from at_infer.engines.ort import open_session
 from at_infer.models.criterion import error_and_discrepancy, fusion_rows, score_outputs
 from export.graphs import OUTPUTS, AssociationsGraph, ScoreGraph, lower_precision, pooled_mean
-from export.parity import run_onnx, run_reference
+from export.parity_runs import run_onnx, run_reference
 from export.to_onnx import finish
 from tests.checkpoints import FEATURES, PLAIN, WINDOW, checkpoint, raw_windows
 from tests.exported import metadata

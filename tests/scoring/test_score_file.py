@@ -20,7 +20,7 @@ from at_infer.scoring.windows import ALIGNMENT
 from at_infer.tables import row_stream as stream_module
 from tests.checkpoints import PLAIN, WINDOW, checkpoint
 from tests.scored import Score, by_hand, files, rows, values, windows
-from training.validation import window_parts, window_scores
+from training.window_scores import window_parts, window_scores
 
 # What comes out
 

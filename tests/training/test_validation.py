@@ -27,15 +27,9 @@ from training.checkpoint import Checkpoint
 from training.discrepancy import association_discrepancy
 from training.loop import fit
 from training.model import AnomalyTransformer
-from training.validation import (
-    live_spans,
-    measure_validation,
-    most_live_rows,
-    spans,
-    usual,
-    window_parts,
-    window_scores,
-)
+from training.validation import measure_validation
+from training.validation_rows import live_spans, most_live_rows, spans
+from training.window_scores import measure_normal, window_parts, window_scores
 
 
 def live_of(source: Checkpoint) -> ValidationRecord:
@@ -192,7 +186,7 @@ def test_what_is_usual_equals_a_computation_window_by_window() -> None:
     torch.manual_seed(0)
     network = AnomalyTransformer(ModelConfig(features=2, window=9, width=8, heads=2, layers=2, feed_forward=8)).eval()
     values, starts = torch.randn(60, 2), torch.tensor([0, 9, 18, 27, 36, 45, 51])
-    found = usual(network, values, starts, DiscrepancyConfig(), 3)
+    found = measure_normal(network, values, starts, DiscrepancyConfig(), 3)
     squares: dict[str, list[np.ndarray]] = {"error": [], "centred": []}
     by_rule: dict[str, list[np.ndarray]] = {"paper": [], "published": []}
     for start in starts.tolist():
