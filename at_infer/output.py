@@ -5,6 +5,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 
 from at_infer.errors import OutputError
@@ -13,16 +14,23 @@ temporary_files: set[Path] = set()
 """Those that are being written."""
 
 
-def check_writable(
-    path: Path,
-    *,
-    overwrite: bool,
-    inputs: Iterable[str | Path | None] = (),
-    say: Callable[[str], None] = lambda _: None,
-) -> None:
+_say: ContextVar[Callable[[str], None]] = ContextVar("say", default=lambda _: None)
+
+
+@contextmanager
+def notes_to(say: Callable[[str], None]) -> Iterator[None]:
+    """While this is open, `say` is told what happens to outputs that is no error."""
+    before = _say.set(say)
+    try:
+        yield
+    finally:
+        _say.reset(before)
+
+
+def check_writable(path: Path, *, overwrite: bool, inputs: Iterable[str | Path | None] = ()) -> None:
     """Fail before the long work starts if its result could not be written to `path`.
 
-    Only a regular file that is none of the command's `inputs` is ever replaced. A link is replaced itself: `say` tells.
+    Only a regular file that is none of the command's `inputs` is ever replaced. A link is replaced itself, with a note.
     """
     try:
         if path.is_dir():
@@ -45,7 +53,7 @@ def check_writable(
     except OSError as error:
         raise OutputError(f"{path}: cannot write to folder {path.parent} ({error.strerror})") from None
     if target is not None:
-        say(f"note: {path}: is a link to {target}; the link is replaced, {target} stays as it is")
+        _say.get()(f"note: {path}: is a link to {target}; the link is replaced, {target} stays as it is")
 
 
 @contextmanager

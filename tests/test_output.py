@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from at_infer.errors import OutputError
-from at_infer.output import atomic_path, check_writable
+from at_infer.output import atomic_path, check_writable, notes_to
 
 NEVER_WRITABLE = Path("/proc")  # not even for root
 
@@ -147,7 +147,8 @@ def test_a_link_is_replaced_itself_and_that_is_said(tmp_path: Path) -> None:
         with pytest.raises(OutputError, match=r"exists already, a link to .*; pass overwrite=True to replace the link"):
             check_writable(link, overwrite=False)
         said: list[str] = []
-        check_writable(link, overwrite=True, say=said.append)
+        with notes_to(said.append):
+            check_writable(link, overwrite=True)
         assert said == [f"note: {link}: is a link to {target}; the link is replaced, {target} stays as it is"]
         with atomic_path(link) as temporary:
             temporary.write_text("new")

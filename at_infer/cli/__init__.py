@@ -26,6 +26,7 @@ from at_infer.cli.watch import watch
 from at_infer.errors import AtInferError, OutputError
 from at_infer.interrupt import signals_as_ctrl_c
 from at_infer.native_stderr import speak_past_native_code
+from at_infer.output import notes_to
 
 
 class _ErrorsToExitCodes(TyperGroup):
@@ -37,7 +38,7 @@ class _ErrorsToExitCodes(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen command."""
         try:
-            with signals_as_ctrl_c():
+            with signals_as_ctrl_c(), notes_to(say):
                 return super().invoke(ctx)
         except AtInferError as error:
             say(f"error: {_one_line(str(error))}")

@@ -60,7 +60,7 @@ def report(
     from at_infer.report.training import is_checkpoint
     from at_infer.thresholds.rates import rows_a_day
 
-    check_writable(output, overwrite=overwrite, inputs=[source, data, labels, engine], say=say)
+    check_writable(output, overwrite=overwrite, inputs=[source, data, labels, engine])
     if png is not None:
         from at_infer.report.images import check_images
 

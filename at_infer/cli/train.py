@@ -8,7 +8,6 @@ import typer
 
 from at_infer.cli.options import panel, run_option, score_option
 from at_infer.cli.scoring_options import number_of_steps
-from at_infer.cli.terminal import say
 from at_infer.config import (
     PRESETS,
     Distance,
@@ -220,7 +219,7 @@ def train(
     resume_path = output.with_name(f"{output.stem}.resume.pt")
     for path in (output, resume_path):
         replaced = overwrite or path == resume_path
-        check_writable(path, overwrite=replaced, inputs=[data, validation, from_], say=say)
+        check_writable(path, overwrite=replaced, inputs=[data, validation, from_])
     check_ratio(ratio)
     network = NetworkOptions(
         preset=None if preset is None else preset_name(preset),

@@ -201,7 +201,7 @@ def watch(
         )
         kept = Kept()
         if state is not None:
-            check_writable(state, overwrite=True, inputs=[engine, follow], say=say)
+            check_writable(state, overwrite=True, inputs=[engine, follow])
             kept = Kept.from_dict(stream.load(state)) if state.exists() else kept
         tally = Tally()
         seen = Metrics(tally, stream)

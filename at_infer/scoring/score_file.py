@@ -14,7 +14,7 @@ from at_infer.engines import Engine
 from at_infer.errors import AtInferError, DataError, OutputError
 from at_infer.interrupt import Interrupt
 from at_infer.models.sidecar import sidecar_path
-from at_infer.output import check_writable
+from at_infer.output import check_writable, notes_to
 from at_infer.scoring.columns import added_columns, scored_columns, scored_properties
 from at_infer.scoring.identity import differences, run_identity
 from at_infer.scoring.options import EngineOptions, InputOptions, ScoreOptions
@@ -104,7 +104,8 @@ def score_file(
     """
     output = Path(output)
     model = Path(engine) if isinstance(engine, str | Path) else engine.path
-    check_writable(output, overwrite=overwrite, inputs=[model, sidecar_path(model)], say=say)
+    with notes_to(say):
+        check_writable(output, overwrite=overwrite, inputs=[model, sidecar_path(model)])
     with Scorer(engine, options, engine_options) as scorer:
         columns = (input_options or InputOptions()).columns(
             scorer.metadata, scorer.options.max_gap, mask=scorer.masks, on_grid=scorer.on_grid

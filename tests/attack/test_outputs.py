@@ -12,6 +12,7 @@ import pytest
 
 from at_infer.errors import OutputError
 from at_infer.tables.parts import Parts
+from tests.checkpoints import checkpoint
 from tests.scored import Score, files, rows
 
 
@@ -46,6 +47,29 @@ def test_a_checkpoint_never_replaces_the_data(tmp_path: Path, run_cli: Callable[
     assert answer.code == 1
     assert "is also the input" in answer.err
     assert pl.read_parquet(data).height == 60
+
+
+def test_every_command_says_that_it_replaces_a_link(models: Path, tmp_path: Path, run_cli: Callable[..., Any]) -> None:
+    model, ckpt, victim = models / "model.onnx", tmp_path / "ckpt.pt", tmp_path / "victim"
+    victim.write_text("precious")
+    checkpoint().save(ckpt)
+    rows(60).write_parquet(tmp_path / "data.parquet")
+    (tmp_path / "model.associations.onnx").mkdir()  # the export ends before its long work
+    for link, words in (
+        ("train.parquet", ["generate", "-o", tmp_path, "--overwrite", "--rows", 300, 300, 300]),
+        ("model.onnx", ["export", ckpt, "-o", tmp_path, "--overwrite"]),
+        ("copy.onnx", ["threshold", model, "--method", "ratio", "-o", tmp_path / "copy.onnx", "--overwrite"]),
+        ("plot.svg", ["bench", "--engine", tmp_path / "absent.onnx", "--plot", tmp_path / "plot.svg"]),
+        ("out", ["score", tmp_path / "data.parquet", "--engine", model, "-o", tmp_path / "out", "--overwrite"]),
+        ("page", ["report", tmp_path / "absent.parquet", "-o", tmp_path / "page", "--overwrite"]),
+        ("state", ["watch", "--engine", model, "--state", tmp_path / "state"]),
+        ("new.pt", ["train", tmp_path / "absent.parquet", "-o", tmp_path / "new.pt", "--overwrite"]),
+    ):
+        (tmp_path / link).symlink_to(victim)
+        answer = run_cli(*words)
+        note = f"note: {tmp_path / link}: is a link to {victim}; the link is replaced, {victim} stays as it is\n"
+        assert answer.err.count(note) == 1, words
+        assert victim.read_text() == "precious"
 
 
 def test_scores_keep_the_mode_of_what_they_replace(score: Score, tmp_path: Path) -> None:
