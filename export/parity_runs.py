@@ -47,7 +47,7 @@ def random_windows(config: ModelConfig, mean: Floats, scale: Floats) -> Floats:
     rng = np.random.default_rng(0)
     z = rng.normal(size=(RANDOM_WINDOWS, config.window, config.features))
     steps = np.arange(config.window)[None, :, None]
-    period = rng.uniform(4, config.window, size=(RANDOM_WINDOWS // 2, 1, config.features))
+    period = rng.uniform(min(4, config.window), config.window, size=(RANDOM_WINDOWS // 2, 1, config.features))
     z[::2] = 0.2 * z[::2] + 1.4 * np.sin(2 * np.pi * steps / period)
     return (mean + scale * z).astype(np.float32)
 
