@@ -1,4 +1,4 @@
-"""Network and training as a caller says them; the rest is that of a preset or of a checkpoint."""
+"""Network, training and score as a caller says them; the rest is that of a preset or of a checkpoint."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -8,12 +8,16 @@ from at_infer.config import (
     DiscrepancyConfig,
     Distance,
     HeadRule,
+    Level,
     ModelConfig,
     Padding,
     Precision,
     Prior,
+    ScoreConfig,
+    ScoreMode,
     Strategy,
     TrainConfig,
+    check_temperature,
 )
 from at_infer.errors import ConfigError
 
@@ -39,9 +43,12 @@ class NetworkOptions:
             said = {"feed_forward": self.width} | said
         return replace(base, **said)
 
-    def refuse(self, source: str) -> None:
-        """The network of a checkpoint is what it is."""
-        for name in _said(self):
+    def check_against(self, known: ModelConfig, source: str) -> None:
+        """The network of a checkpoint is what it is: nothing else may be asked for."""
+        base = known if self.preset is None else replace(PRESETS[self.preset].model, features=known.features)
+        if self.config(base) != known:
+            said = _said(self)
+            name = next((one for one in said if one != "preset" and said[one] != getattr(known, one)), next(iter(said)))
             raise ConfigError(f"`{name}`: the network is that of {source}; leave `{name}` or `from_` out")
 
 
@@ -74,6 +81,29 @@ class TrainingOptions:
         return replace(base, discrepancy=discrepancy, **said)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedScore:
+    """The score that a checkpoint records; None: not said."""
+
+    score_mode: ScoreMode | None
+    temperature: float | None
+    smooth: int | None
+    normalise_errors: bool | None
+    level: Level | None
+
+    def config(self, known: ScoreConfig | None) -> ScoreConfig:
+        """What was said, on top of the score of a checkpoint unless another mode is asked for."""
+        said = _said(self)
+        base = ScoreConfig()
+        if self.score_mode is not None:
+            said["mode"] = said.pop("score_mode")
+        elif known is not None:
+            base = known
+        config = replace(base, **said)
+        check_temperature(config.mode, self.temperature)
+        return config
+
+
 def preset_name(text: str) -> str:
     """The name of a preset, or an error that says what to do."""
     if text == "small":
@@ -83,6 +113,6 @@ def preset_name(text: str) -> str:
     return text
 
 
-def _said(options: NetworkOptions | TrainingOptions) -> dict[str, Any]:
+def _said(options: NetworkOptions | TrainingOptions | RecordedScore) -> dict[str, Any]:
     values = {entry.name: getattr(options, entry.name) for entry in fields(options)}
     return {name: value for name, value in values.items() if value is not None}

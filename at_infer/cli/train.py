@@ -1,6 +1,5 @@
 """`at-infer train`: a Parquet file in, a checkpoint out."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,19 +16,17 @@ from at_infer.config import (
     Padding,
     Precision,
     Prior,
-    ScoreConfig,
     ScoreMode,
     SeasonChoice,
     Strategy,
     TrainConfig,
-    check_temperature,
 )
 from at_infer.errors import MissingExtraError
 from at_infer.installed import check_own_packages, install_extra
 from at_infer.models.statistics import check_ratio
 from at_infer.output import check_writable
-from at_infer.threads import check_threads, let_threads_sleep
-from at_infer.training_options import NetworkOptions, TrainingOptions, preset_name
+from at_infer.threads import let_threads_sleep
+from at_infer.training_options import NetworkOptions, RecordedScore, TrainingOptions, preset_name
 
 data_option, model_option, training_option = panel("Data"), panel("Model"), panel("Training")
 DEFAULT = TrainConfig()
@@ -247,90 +244,49 @@ def train(
         precision=precision,
         compile=compile_,
     )
+    score = RecordedScore(
+        score_mode=score_mode,
+        temperature=temperature,
+        smooth=smooth,
+        normalise_errors=normalise_errors,
+        level=level,
+    )
     base = PRESETS[preset or "default"]
-    model_config, train_config = network.config(base.model), training.config(base.train)
+    network.config(base.model), training.config(base.train)  # complain before torch is loaded, which takes a while
 
     let_threads_sleep()
     try:
-        import torch
+        import torch  # noqa: F401
     except ImportError:
         raise MissingExtraError(f"train: PyTorch is not installed; {install_extra('train')}") from None
     check_own_packages()
-    from at_infer.cli.training_log import Start, open_log
-    from at_infer.models.spacing import choose_grid
-    from training.data import DataConfig, load
-    from training.device import check_device, flush_denormals
-    from training.loop import fit
+    from at_infer.cli.training_log import open_log
     from training.parent import Parent
+    from training.request import Request
 
-    flush_denormals()
-    if threads is not None:
-        check_threads(threads)
-        torch.set_num_threads(threads)
-    parent = None if from_ is None else Parent.load(from_)
-    usual = ScoreConfig()
-    names = _names(columns)
-    if parent is not None:
-        network.refuse(parent.source)
-        known = parent.checkpoint
-        model_config, train_config = known.model, training.config(parent.train_config())
-        usual = known.score if score_mode is None else usual
-        names = names or known.columns
-        time_column, series_column = time_column or known.time_column, series_column or known.series_column
-        fill = fill or known.fill
-        if season is None and known.season is None:
-            season = "none"  # the weights know rows as they are
-    score_config = usual.override(
-        mode=score_mode, temperature=temperature, smooth=smooth, normalise_errors=normalise_errors, level=level
+    request = Request(
+        source=data,
+        columns=_names(columns),
+        exclude=tuple(_names(exclude) or ()),
+        time_column=time_column,
+        series_column=series_column,
+        validation=_share_or_file(validation),
+        fill=fill,
+        season=season,
+        max_gap=number_of_steps(max_gap),
+        interval=interval,
+        resample=resample,
+        network=network,
+        training=training,
+        score=score,
+        ratio=ratio,
+        device=device,
+        threads=threads,
+        parent=None if from_ is None else Parent.load(from_),
     )
-    check_temperature(score_config.mode, temperature)
-    where = str(check_device(device, train_config))
-    train_config.discrepancy.check_layers(model_config.layers)
     with open_log(as_json=log_json) as log:
-        rows = load(
-            DataConfig(
-                source=data,
-                columns=names,
-                exclude=tuple(_names(exclude) or ()),
-                time_column=time_column,
-                series_column=series_column,
-                validation=_share_or_file(validation),
-                fill=fill or "error",
-                season=season or ("none" if preset == "paper" else "auto"),
-                known_season=None if parent is None else parent.checkpoint.season,
-                max_gap=number_of_steps(max_gap),
-                grid=choose_grid(interval, resample, None if parent is None else parent.checkpoint.grid),
-            ),
-            window=model_config.window,
-            stride=train_config.stride,
-        )
-        model_config = replace(model_config, features=len(rows.columns))
-        threads = torch.get_num_threads()
         try:
-            checkpoint = fit(
-                rows,
-                model_config,
-                train_config,
-                score_config,
-                ratio=ratio,
-                fill=fill or "error",
-                device=where,
-                resume_path=resume_path,
-                resume=resume,
-                parent=parent,
-                begin=lambda resumed: log.start(
-                    Start(
-                        data=rows,
-                        model=model_config,
-                        train=train_config,
-                        device=where,
-                        threads=threads,
-                        parent=parent,
-                        resumed=resumed,
-                    )
-                ),
-                observe=log.progress,
-            )
+            checkpoint = request.run(resume_path=resume_path, resume=resume, begin=log.start, observe=log.progress)
             checkpoint.save(output)
         except KeyboardInterrupt:
             kept = f"{resume_path} is kept; the same command with --resume continues"

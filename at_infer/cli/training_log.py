@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,33 +13,18 @@ from rich.table import Table
 
 from at_infer.cli.messages import in_options
 from at_infer.cli.terminal import printable
-from at_infer.config import ModelConfig, TrainConfig
+from at_infer.config import TrainConfig
 
 if TYPE_CHECKING:
     from training.checkpoint import Checkpoint
-    from training.data import TrainingData
     from training.loop import Progress as TrainingProgress
-    from training.parent import Parent
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """What is about to be trained."""
-
-    data: "TrainingData"
-    model: ModelConfig
-    train: TrainConfig
-    device: str
-    threads: int
-    parent: "Parent | None"
-    """Whose weights it starts from."""
-    resumed: bool
+    from training.request import Start
 
 
 class Log(Protocol):
     """Someone who is told how training goes."""
 
-    def start(self, at: Start) -> None:
+    def start(self, at: "Start") -> None:
         """The data are read."""
 
     def progress(self, at: "TrainingProgress") -> None:
@@ -80,7 +64,7 @@ class _TextLog:
         )
         self.task: TaskID | None = None
 
-    def start(self, at: Start) -> None:
+    def start(self, at: "Start") -> None:
         train, validation, model = at.data.train, at.data.validation, at.model
         self.console.print(
             f"{train.rows} training and {validation.rows} validation rows of {len(at.data.columns)} columns: "
@@ -157,7 +141,7 @@ class _TextLog:
 class _JsonLog:
     """One JSON object a line on stdout."""
 
-    def start(self, at: Start) -> None:
+    def start(self, at: "Start") -> None:
         train, validation = at.data.train, at.data.validation
         self._print(
             "start",

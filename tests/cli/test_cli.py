@@ -270,7 +270,7 @@ def test_a_checkpoint_that_does_not_fit_the_rows_or_options_is_one_line(
     other = write_parquet("in/other.parquet", waves.select("a", c="b"))
     assert said(source=other) == f"{other}: column 'b' is missing; the file has a, c"
     assert said("--columns", "a").startswith(f"{parent}: was trained on the columns b, a, not on a; ")
-    for option, value in (("--width", 16), ("--preset", "paper"), ("--window", 20), ("--feed-forward", 8)):
+    for option, value in (("--width", 16), ("--preset", "paper"), ("--window", 21), ("--feed-forward", 9)):
         assert said(option, value) == f"{option}: the network is that of {parent}; leave {option} or --from out"
     (out / "text.pt").write_text("no checkpoint")
     answer = run_cli("train", train_file, "--from", out / "text.pt", "-o", out / "new.pt")
@@ -403,7 +403,9 @@ def test_an_interruption_while_reading_leaves_nothing(
     number: signal.Signals, run_cli: Cli, train_file: Path, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(data_module, "read_table", lambda *_, **__: os.kill(os.getpid(), number))
-    assert run_cli("train", train_file, "-o", out / "ckpt.pt", *SHORT) == Answer(130, "", "interrupted\n")
+    assert run_cli("train", train_file, "-o", out / "ckpt.pt", *SHORT) == Answer(
+        130, "", "interrupted: nothing was written\n"
+    )
     assert files(out) == []
 
 
