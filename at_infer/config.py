@@ -22,7 +22,7 @@ Strategy = Literal["minimax", "maximize", "reconstruction"]
 Precision = Literal["fp32", "bf16", "fp16"]
 Padding = Literal["replicate", "circular"]
 ExportPrecision = Literal["fp32", "fp16", "bf16", "int8", "int8-dynamic"]
-Provider = Literal["cpu", "cuda", "tensorrt"]
+Provider = Literal["cpu", "cuda", "tensorrt", "rtx"]
 
 SCORE_MODES: tuple[ScoreMode, ...] = get_args(ScoreMode)
 WINDOW_MODES: tuple[ScoreMode, ...] = tuple(mode for mode in SCORE_MODES if mode != "fusion")

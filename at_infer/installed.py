@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 OWN = ("training", "export")
 RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-directml", "onnxruntime-openvino", "onnxruntime-rocm")
 """Packages that are all imported as `onnxruntime`, from one folder."""
+PLUGINS = ("onnxruntime-ep-nv-tensorrt-rtx-cu12", "onnxruntime-ep-nv-tensorrt-rtx-cu13")
 GPU_RUNTIME = "pip uninstall -y onnxruntime && pip install onnxruntime-gpu"
 
 
@@ -67,6 +68,9 @@ def find_conflicts(runtimes: Mapping[str, str] | None = None) -> list[str]:
             f"{' and '.join(runtimes)} are both installed, and one has overwritten files of the other; "
             f"pip uninstall -y {names}, then pip install onnxruntime for CPUs or onnxruntime-gpu for CUDA"
         )
+    plugin = next((name for name in PLUGINS if _version(name)), None)
+    if plugin is not None and "onnxruntime-gpu" in runtimes:
+        found.append(f"{plugin} is a plugin of onnxruntime, not of onnxruntime-gpu; pip uninstall -y one of them")
     for kind in ("libs", "bindings"):
         if all(_version(f"tensorrt-rtx-{cuda}-{kind}") for cuda in ("cu12", "cu13")):
             both = f"tensorrt-rtx-cu12-{kind} tensorrt-rtx-cu13-{kind}"

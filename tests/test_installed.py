@@ -121,3 +121,9 @@ def test_two_builds_of_tensorrt_rtx_are_a_conflict(monkeypatch):
     have(monkeypatch, "tensorrt-rtx-cu12-libs", "tensorrt-rtx-cu13-libs")
     (line,) = find_conflicts()
     assert "tensorrt-rtx-cu12-libs tensorrt-rtx-cu13-libs share their modules" in line
+
+
+def test_a_plugin_of_the_cpu_wheel_beside_the_gpu_wheel_is_a_conflict(monkeypatch):
+    have(monkeypatch, "onnxruntime-gpu", "onnxruntime-ep-nv-tensorrt-rtx-cu12")
+    (line,) = find_conflicts()
+    assert "is a plugin of onnxruntime, not of onnxruntime-gpu" in line

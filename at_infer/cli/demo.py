@@ -21,6 +21,9 @@ def demo(
     quick: Annotated[
         bool, typer.Option("--quick", help="Little data and a tiny model: seconds, to check the installation.")
     ] = False,
+    engine: Annotated[
+        Path | None, typer.Option("--engine", help="A model of an earlier demo, instead of training one; no PyTorch.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files of an earlier demo.")] = False,
 ) -> None:
     """Run every step on generated data: generate, train, export, score, evaluate, report.
@@ -32,7 +35,7 @@ def demo(
     """
     import importlib.util
 
-    for module in ("torch", "onnx", "onnxscript"):
+    for module in () if engine is not None else ("torch", "onnx", "onnxscript"):
         if importlib.util.find_spec(module) is None:
             raise MissingExtraError(f"demo: {module} is not installed; {install_extra('export')}")
     if output.exists() and not output.is_dir():
@@ -42,7 +45,7 @@ def demo(
     from at_infer.cli import app
 
     command = get_command(app)
-    for words in steps(output, quick=quick):
+    for words in steps(output, quick=quick, engine=engine):
         words += ["--overwrite"] if overwrite and words[0] != "evaluate" else []
         say(f"\n$ at-infer {shlex.join(words)}")
         code = command.main(words, prog_name="at-infer", standalone_mode=False)
@@ -51,8 +54,10 @@ def demo(
     show("\n".join(["", *incident_lines(output / "incidents.parquet")]))
     show(f"\n{(output / 'report.html').resolve()}: open it in a browser. Then try:")
     folder = shlex.quote(str(output))
-    show(f"  at-infer report {folder}/ckpt.pt -o {folder}/training.html")
-    show(f"  at-infer threshold {folder}/model.onnx --rows-per-day 1440")
+    if engine is None:
+        show(f"  at-infer report {folder}/ckpt.pt -o {folder}/training.html")
+    model = shlex.quote(str(engine or output / "model.onnx"))
+    show(f"  at-infer threshold {model} --rows-per-day 1440")
     show("  at-infer train your.parquet -o ckpt.pt --time-column time")
 
 
@@ -70,25 +75,30 @@ def incident_lines(path: Path) -> Iterator[str]:
         )
 
 
-def steps(folder: Path, *, quick: bool) -> Iterator[list[str]]:
-    """The commands, word by word."""
-    data, model, scores, incidents = (
-        folder / name for name in ("data", "model.onnx", "scores.parquet", "incidents.parquet")
-    )
+def steps(folder: Path, *, quick: bool, engine: Path | None = None) -> Iterator[list[str]]:
+    """The commands, word by word; with an engine, training and export are left out."""
+    data, scores, incidents = (folder / name for name in ("data", "scores.parquet", "incidents.parquet"))
+    model = engine or folder / "model.onnx"
     rows = ["--rows", "600", "300", "600"] if quick else []
     size = ["--width", "8", "--heads", "2", "--layers", "1", "--max-steps", "20"] if quick else []
     test = str(data / "test.parquet")
     yield ["generate", "-o", str(data), "--kind", "multivariate", "--share", "0.003", *rows]
+    if engine is None:
+        yield from _training(folder, data, size)
+    yield ["score", test, "--engine", str(model), "-o", str(scores), "--incidents", str(incidents)]
+    yield ["evaluate", str(scores), "--labels", test]
+    associations = model.with_suffix(".associations.onnx")
+    yield [
+        *("report", str(scores), "--data", test, "--labels", test),
+        *(("--engine", str(associations)) if engine is None or associations.exists() else ()),
+        *("--interval", "60", "-o", str(folder / "report.html")),
+    ]
+
+
+def _training(folder: Path, data: Path, size: list[str]) -> Iterator[list[str]]:
     yield [
         *("train", str(data / "train.parquet"), "-o", str(folder / "ckpt.pt")),
         *("--validation", str(data / "validation.parquet"), "--time-column", "timestamp"),
         *size,
     ]
     yield ["export", str(folder / "ckpt.pt"), "--check-data", str(data / "validation.parquet")]
-    yield ["score", test, "--engine", str(model), "-o", str(scores), "--incidents", str(incidents)]
-    yield ["evaluate", str(scores), "--labels", test]
-    yield [
-        *("report", str(scores), "--data", test, "--labels", test),
-        *("--engine", str(model.with_suffix(".associations.onnx")), "--interval", "60"),
-        *("-o", str(folder / "report.html")),
-    ]

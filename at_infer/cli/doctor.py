@@ -16,7 +16,8 @@ def doctor(
 ) -> None:
     """Show installed runtimes, which commands work on this machine, and how to enable the others.
 
-    Each runtime is loaded in a separate process, because ONNX Runtime also lists providers that do not work.
+    Each runtime is loaded in a separate process and runs a small model, because ONNX Runtime also lists providers that
+    do not work.
 
     [bold]Example[/bold]: at-infer doctor
     """
@@ -52,8 +53,11 @@ def _print(machine: dict[str, Any]) -> None:
         console.print()
 
     section("This machine", _facts(machine))
-    section("ONNX Runtime providers", [(name, _verdict(found)) for name, found in machine["providers"].items()])
+    tried: list[tuple[str, ...]] = [(name, _verdict(found)) for name, found in machine["providers"].items()]
+    section("ONNX Runtime providers, by a small inference", tried)
     section("Extras", [(name, _packages(extra)) for name, extra in machine["extras"].items()])
+    if machine["conflicts"]:
+        section("Conflicts", [(line,) for line in machine["conflicts"]])
     section("Commands", [(f"at-infer {row['command']}", _verdict(row)) for row in machine["commands"]])
 
 
@@ -74,8 +78,9 @@ def _facts(machine: dict[str, Any]) -> list[tuple[str, ...]]:
         ("GPU", "; ".join(gpus) or f"none ({gpu['reason']})"),
         ("NVIDIA driver", gpu["driver"] or "none found"),
         *((name, _verdict(found)) for name, found in machine["core"].items()),
+        ("installed as", " and ".join(map(" ".join, machine["runtime_packages"].items())) or "unknown package"),
         *(
-            (title, _verdict(machine["tensorrt"][flavour]))
+            (title, _flavour(machine["tensorrt"][flavour]))
             for flavour, title in (("tensorrt", "TensorRT"), ("rtx", "TensorRT-RTX"))
         ),
     ]
@@ -83,8 +88,20 @@ def _facts(machine: dict[str, Any]) -> list[tuple[str, ...]]:
 
 def _verdict(found: dict[str, Any]) -> str:
     if found["works"]:
-        return found.get("version") or "yes"
+        difference = found.get("difference")
+        return found.get("version") or ("yes" if not difference else f"yes, within {difference:.1g} of the CPU")
     return f"no: {found['reason']}" if found["reason"] else "not installed"
+
+
+def _flavour(found: dict[str, Any]) -> str:
+    """Version, and what became of a small plan."""
+    plan = found.get("plan")
+    if plan is None:
+        return _verdict(found)
+    if not plan["works"]:
+        return f"{_verdict(found)}; a small plan fails: {plan['reason']}"
+    ran = f"and runs one like the CPU (within {plan['difference']:.1g})" if plan["ran"] else "(not run: no GPU)"
+    return f"{_verdict(found)}; builds a plan {ran}"
 
 
 def _packages(extra: dict[str, Any]) -> str:

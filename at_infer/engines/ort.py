@@ -9,18 +9,13 @@ from typing import Any
 import numpy as np
 
 from at_infer.engines import Floats, Provider, Scoring
+from at_infer.engines.providers import PROFILE, PROVIDERS, prepare
 from at_infer.errors import ConfigError, EngineError, MissingExtraError
-from at_infer.installed import GPU_RUNTIME, check_one_runtime
 from at_infer.models.agreement import check_shapes
 from at_infer.models.metadata import Metadata
 from at_infer.models.signatures import check_digest
 from at_infer.threads import cpu_count
 
-PROVIDERS: dict[Provider, list[str]] = {
-    "cpu": ["CPUExecutionProvider"],
-    "cuda": ["CUDAExecutionProvider"],
-    "tensorrt": ["TensorrtExecutionProvider", "CUDAExecutionProvider"],
-}
 SMALL_BYTES = 2 << 20
 """Of the file of a small network."""
 NEEDED = {
@@ -66,10 +61,19 @@ class OnnxEngine(Scoring):
             raise EngineError(f"{self.path}: takes windows of shape {self.input_shape}, not {list(windows.shape)}")
         windows = np.ascontiguousarray(windows, np.float32)
         try:
-            found = self._run_bound(windows) if self.provider != "cpu" else self._run_plain(windows)
+            found = self._run_split(windows) if self.provider in ("tensorrt", "rtx") else self._run_whole(windows)
         except Exception as error:  # its exception types are not public
             raise EngineError(f"{self.path}: ONNX Runtime failed ({' '.join(str(error).split())[:300]})") from None
         return dict(zip(self.outputs, found, strict=True))
+
+    def _run_split(self, windows: Floats) -> list[Any]:
+        """Engines of TensorRT have a largest batch."""
+        most = PROFILE.max
+        parts = [self._run_whole(windows[i : i + most]) for i in range(0, max(len(windows), 1), most)]
+        return [np.concatenate(part) for part in zip(*parts, strict=True)]
+
+    def _run_whole(self, windows: Floats) -> list[Any]:
+        return self._run_bound(windows) if self.provider in ("cuda", "tensorrt") else self._run_plain(windows)
 
     def _run_plain(self, windows: Floats) -> list[Any]:
         # On CPU the session reads the array where it lies; binding it first measured no faster.
@@ -115,25 +119,20 @@ def open_session(
     options.add_session_config_entry("session.x64quantprecision", "1")
     if not optimize:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    wanted = PROVIDERS[provider]
-    if provider != "cpu":
-        check_one_runtime(provider)
-        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-        if wanted[0] not in ort.get_available_providers():
-            raise EngineError(f"{name}: this ONNX Runtime has no {provider} provider; {GPU_RUNTIME}")
+    providers = list(PROVIDERS["cpu"]) if provider == "cpu" else prepare(ort, options, provider, model)
     source = str(model) if isinstance(model, Path) else model
     try:
         # In a thread of its own: whoever makes the first session is left with denormal numbers switched off.
         with ThreadPoolExecutor(1) as maker:
             session = maker.submit(
-                ort.InferenceSession, source, options, providers=wanted, enable_fallback=False
+                ort.InferenceSession, source, options, providers=providers, enable_fallback=False
             ).result()
     except Exception as error:  # its exception types are not public
         reason = " ".join(str(error).split())[:300]
         if provider == "cpu":
             raise EngineError(f"{name}: is not an ONNX model that ONNX Runtime can open ({reason})") from None
         raise _unusable(name, provider, reason) from None
-    if session.get_providers()[0] != wanted[0]:
+    if session.get_providers()[0] != PROVIDERS[provider][0]:
         raise _unusable(name, provider, f"it would have used {session.get_providers()[0]}")
     return session
 

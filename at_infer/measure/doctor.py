@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from at_infer import __version__
+from at_infer.installed import GPU_RUNTIME, find_conflicts, install_extra, runtime_packages
 from at_infer.threads import cpu_count
 
 PROBE = Path(__file__).with_name("load_probe.py")
@@ -27,12 +28,19 @@ EXTRAS: dict[str, dict[str, tuple[str, ...]]] = {
     "export": {"torch": ("torch",), "onnx": ("onnx",), "onnxscript": ("onnxscript",)},
     "tensorrt": {"tensorrt": ("tensorrt",), "cuda-bindings": ("cuda.bindings",)},
     "rtx": {"tensorrt-rtx": ("tensorrt_rtx", "tensorrt_rtx_bindings"), "cuda-bindings": ("cuda.bindings",)},
+    "rtx-provider": {"onnxruntime-ep-nv-tensorrt-rtx": ("onnxruntime_ep_nv_tensorrt_rtx",)},
     "ray": {"ray": ("ray",)},
+    "report": {"matplotlib": ("matplotlib",)},
     "openvino": {"openvino": ("openvino",)},
 }
 """Packages of each extra, and the modules that show that a package is there."""
 FLAVOURS = {"tensorrt": EXTRAS["tensorrt"]["tensorrt"], "rtx": EXTRAS["rtx"]["tensorrt-rtx"]}
-PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
+PROVIDERS = {
+    "cpu": "CPUExecutionProvider",
+    "cuda": "CUDAExecutionProvider",
+    "tensorrt": "TensorrtExecutionProvider",
+    "rtx": "NvTensorRTRTXExecutionProvider",
+}
 """By the name that `--provider` takes."""
 
 FEATURES = {
@@ -63,6 +71,8 @@ def examine() -> dict[str, Any]:
             "memory_gb": _memory_gb(),
             "gpu": gpu.result(),
             "core": {name: found.result() for name, found in core.items()} | {"onnxruntime": onnxruntime},
+            "runtime_packages": runtime_packages(),
+            "conflicts": find_conflicts(),
             "providers": providers,
             "tensorrt": {name: found.result() for name, found in flavours.items()},
             "extras": {extra: _extra(extra) for extra in EXTRAS},
@@ -97,6 +107,7 @@ def commands(machine: dict[str, Any]) -> list[dict[str, Any]]:
         "score model.onnx": None,
         "score model.onnx --provider cuda": no_gpu or _provider(machine, "cuda"),
         "score model.onnx --provider tensorrt": no_gpu or _provider(machine, "tensorrt"),
+        "score model.onnx --provider rtx": no_gpu or _provider(machine, "rtx"),
         "score model.trt": no_gpu or any_flavour or no_bindings,
     }
     return [{"command": name, "works": reason is None, "reason": reason} for name, reason in rows.items()]
@@ -164,10 +175,11 @@ def explain(returncode: int, stderr: str) -> str:
 
 
 def _flavour(modules: tuple[str, ...]) -> dict[str, Any]:
-    """A TensorRT that can really be loaded: bindings may be there without their libraries."""
+    """A TensorRT that can really be loaded: bindings may be there without their libraries; and a plan made with it."""
     for module in modules:
         if _has(module):
-            return probe("module", module)
+            found = probe("module", module)
+            return found | ({"plan": probe("plan", module)} if found["works"] else {})
     return {"works": False, "reason": None, "version": None}
 
 
@@ -183,19 +195,17 @@ def _needs(extra: dict[str, Any]) -> str | None:
 
 def _provider(machine: dict[str, Any], name: str) -> str | None:
     found = machine["providers"].get(PROVIDERS[name])
+    if found is None and name == "rtx":
+        return str(machine["extras"]["rtx-provider"]["get"])
     if found is None:
-        return "not in this build of ONNX Runtime; pip install onnxruntime-gpu"
+        return f"not in this build of ONNX Runtime; {GPU_RUNTIME}"
     return None if found["works"] else str(found["reason"])
 
 
 def _extra(extra: str) -> dict[str, Any]:
     """Versions of the packages of an extra, None for those that are absent."""
     packages = {package: _version(package, modules) for package, modules in EXTRAS[extra].items()}
-    try:
-        provided = extra in (metadata.metadata("at-infer").get_all("Provides-Extra") or ())
-    except metadata.PackageNotFoundError:
-        provided = True
-    get = f"pip install 'at-infer[{extra}]'" if provided else f"pip install {' '.join(packages)}"
+    get = f"pip install {' '.join(packages)}" if extra == "openvino" else install_extra(extra)  # at-infer has none
     return {"installed": all(packages.values()), "packages": packages, "get": get}
 
 

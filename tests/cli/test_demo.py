@@ -30,6 +30,10 @@ def test_it_ends_with_a_report_and_three_commands(run_cli: Cli, tmp_path: Path) 
     assert all(line.startswith("  at-infer ") for line in (one, two, three))
     assert run_cli(*shlex.split(one)[1:]).code == 0
     assert run_cli(*shlex.split(two)[1:]).code == 0
+    by_engine = run_cli("demo", "-o", tmp_path / "scored", "--quick", "--engine", folder / "model.onnx")
+    assert by_engine.code == 0, by_engine
+    shown = [shlex.split(line)[2] for line in by_engine.err.splitlines() if line.startswith("$ at-infer ")]
+    assert shown == ["generate", "score", "evaluate", "report"]
     again = run_cli("demo", "-o", folder, "--quick")
     assert again.code == 1
     assert again.err.splitlines()[-1].startswith("error: ")

@@ -70,7 +70,7 @@ def test_a_provider_works_exactly_where_a_session_without_fall_back_does(here):
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         try:
-            session = onnxruntime.InferenceSession(load_probe.RELU, options, providers=[name], enable_fallback=False)
+            session = onnxruntime.InferenceSession(load_probe.MODEL, options, providers=[name], enable_fallback=False)
             works = session.get_providers()[0] == name
         except Exception:
             works = False
@@ -79,7 +79,60 @@ def test_a_provider_works_exactly_where_a_session_without_fall_back_does(here):
 
 
 def test_the_probe_model_is_valid_onnx():
-    onnx.checker.check_model(onnx.load_from_string(load_probe.RELU), full_check=True)
+    onnx.checker.check_model(onnx.load_from_string(load_probe.MODEL), full_check=True)
+
+
+def test_an_answer_that_differs_from_the_cpu_is_an_error():
+    (right,) = onnxruntime.InferenceSession(load_probe.MODEL, providers=[load_probe.CPU]).run(
+        None, {"x": load_probe.question()}
+    )
+    assert load_probe.compare(right) == {"difference": 0.0}
+    with pytest.raises(RuntimeError, match=r"computes something else than the CPU: differs by 0\.1"):
+        load_probe.compare(right + 0.1)
+    with pytest.raises(RuntimeError, match="differs by nan"):
+        load_probe.compare(right * float("nan"))
+
+
+@pytest.mark.tensorrt
+def test_a_flavour_that_loads_builds_a_plan_of_the_small_model(here):
+    found = here["tensorrt"]["rtx"]
+    assert found["works"]
+    assert found["plan"]["built"]
+    assert found["plan"]["ran"] == here["gpu"]["works"]
+
+
+@pytest.mark.gpu
+def test_a_plan_of_the_small_model_computes_what_the_cpu_does(here):
+    for found in here["tensorrt"].values():
+        if found["works"]:
+            assert found["plan"]["ran"]
+            assert found["plan"]["difference"] <= load_probe.TOLERANCE
+
+
+def test_packages_in_each_others_way_are_listed(run_cli, monkeypatch, here):
+    monkeypatch.setenv("COLUMNS", "200")
+    both = {"onnxruntime": "1.31.1", "onnxruntime-gpu": "1.31.1"}
+    line = "onnxruntime and onnxruntime-gpu are both installed"
+    monkeypatch.setattr(machine, "examine", lambda: here | {"runtime_packages": both, "conflicts": [line]})
+    answer = run_cli("doctor")
+    assert answer.code == 0
+    assert f"Conflicts\n{line}" in "\n".join(row.rstrip() for row in answer.out.splitlines())
+    assert "onnxruntime 1.31.1 and onnxruntime-gpu 1.31.1" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        ({"works": True, "reason": None, "ran": False}, "1.7; builds a plan (not run: no GPU)"),
+        ({"works": True, "reason": None, "ran": True, "difference": 1e-4}, "runs one like the CPU (within 0.0001)"),
+        ({"works": False, "reason": "builds no plan"}, "1.7; a small plan fails: builds no plan"),
+    ],
+)
+def test_what_became_of_a_small_plan_is_told(run_cli, monkeypatch, here, plan, words):
+    monkeypatch.setenv("COLUMNS", "200")
+    flavour = {"works": True, "reason": None, "version": "1.7", "plan": plan}
+    monkeypatch.setattr(machine, "examine", lambda: here | {"tensorrt": {"tensorrt": flavour, "rtx": flavour}})
+    assert words in run_cli("doctor").out
 
 
 def test_the_command_prints_one_json_document_and_nothing_else(run_cli):
@@ -134,6 +187,7 @@ def test_without_a_gpu_only_what_needs_one_does_not_work(here):
         "export --engine tensorrt",
         "score model.onnx --provider cuda",
         "score model.onnx --provider tensorrt",
+        "score model.onnx --provider rtx",
         "score model.trt",
     }
 
@@ -170,6 +224,12 @@ def test_a_build_of_onnx_runtime_without_cuda_says_so(here):
     found = with_gpu(here)
     del found["providers"]["CUDAExecutionProvider"]
     assert "not in this build" in str(reasons(found)["score model.onnx --provider cuda"])
+
+
+def test_the_plugin_of_tensorrt_rtx_is_an_extra(here):
+    found = with_gpu(here)
+    del found["providers"]["NvTensorRTRTXExecutionProvider"]
+    assert reasons(found)["score model.onnx --provider rtx"] == "pip install rtx-provider"
 
 
 def test_a_core_package_that_crashes_is_named(here):
