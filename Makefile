@@ -12,7 +12,9 @@ export OMP_WAIT_POLICY ?= PASSIVE
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,export,rtx,ray,report,dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1" # the first with --group
+	$(BIN)/pip uninstall --quiet --yes onnxruntime-gpu 2>/dev/null # of an earlier pyproject.toml: it shares its folder with onnxruntime
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[train,export,rtx,ray,report]" --group dev
 	touch $@
 
 demo: $(INSTALLED)
