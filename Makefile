@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 # Threads that wait asleep do not take the time of those that work; on a shared machine tests run several times faster.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo check test lint bench browser screenshots clean
+.PHONY: demo check test lint dist bench browser screenshots clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -51,6 +51,12 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Wheel and sdist, tried in clean environments: ten minutes. ONLY="base rtx": some of them.
+dist: $(INSTALLED)
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python tests/check_dist.py dist $(ONLY)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.training_speed

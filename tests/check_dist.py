@@ -1,0 +1,192 @@
+"""`make dist`: are wheel and sdist whole, and do they work in clean environments? Apart from pytest: it takes minutes.
+
+    python tests/check_dist.py dist [ENVIRONMENT ...]
+
+Each environment is a new virtual environment with the wheel and one extra: install, `at-infer doctor`, and a demo, on
+a model of an earlier demo where there is no PyTorch. It prints a table; what could not be installed is named, and is
+an error unless its packages cannot be had without NVIDIA's own index.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("at_infer", "training", "export")
+MOST_BYTES = 1 << 20
+ONLINE = {"tensorrt"}
+"""Its wheels are placeholders that download from NVIDIA's index while they are installed."""
+
+
+class Environment(NamedTuple):
+    """What is installed, in which order."""
+
+    name: str
+    extras: str = ""
+    then: tuple[tuple[str, ...], ...] = ()
+    """Further words for pip."""
+    python: str = sys.executable
+    source: str = "whl"
+    conflicts: int = 0
+    """How many `doctor` should find."""
+
+
+class Report(NamedTuple):
+    """A row of the table."""
+
+    name: str
+    result: str
+    megabytes: float = 0.0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.name:<22}{self.megabytes:>8.0f} MB{self.seconds:>7.0f} s  {self.result}"
+
+
+def environments() -> Iterator[Environment]:
+    """One for every extra, and for what excludes what."""
+    yield Environment("base")
+    yield Environment("base of sdist", source="tar.gz")
+    for version in ("3.12", "3.13", "3.14"):
+        if found := find_python(version):
+            yield Environment(f"base, Python {version}", python=found)
+    for extra in ("report", "rtx", "rtx-provider", "ray", "train", "export", "tensorrt"):
+        yield Environment(extra, f"[{extra}]")
+    remove = ("uninstall", "--yes", "onnxruntime")
+    yield Environment("onnxruntime-gpu", then=(remove, ("install", "onnxruntime-gpu")))
+    yield Environment("both runtimes", then=(("install", "onnxruntime-gpu"),), conflicts=1)
+
+
+def find_python(version: str) -> str | None:
+    """An interpreter of that version that really starts; None for the one that runs this."""
+    path = shutil.which(f"python{version}")
+    if path is None or sys.version.startswith(f"{version}."):
+        return None
+    # A stand-in of pyenv is there even where its version is not chosen.
+    where = {"PYENV_VERSION": version} | os.environ
+    done = subprocess.run([path, "-c", "import sys; print(sys.executable)"], capture_output=True, text=True, env=where)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def tracked(*folders: str) -> set[str]:
+    """Files that git knows."""
+    return set(subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True).stdout.split())
+
+
+def check_wheel(path: Path, version: str) -> None:
+    """Every file of the packages, metadata, licences, and nothing else."""
+    with zipfile.ZipFile(path) as wheel:
+        sizes = {item.filename: item.file_size for item in wheel.infolist()}
+        info = f"at_infer-{version}.dist-info"
+        fields = HeaderParser().parsestr(wheel.read(f"{info}/METADATA").decode())
+        scripts = wheel.read(f"{info}/entry_points.txt").decode()
+    code = {name for name in sizes if not name.startswith(f"{info}/")}
+    assert code == tracked(*PACKAGES), f"wheel: {sorted(code ^ tracked(*PACKAGES))}"
+    large = [name for name, size in sizes.items() if size > MOST_BYTES]
+    assert not large, f"wheel: {large} are larger than 1 MB"
+    assert "at-infer = at_infer.__main__:main" in scripts
+    licences = {f"{info}/licenses/{name}" for name in fields.get_all("License-File", [])}
+    assert len(licences) == 2, licences
+    assert licences <= set(sizes)
+    assert (fields["Name"], fields["Version"], fields["License-Expression"]) == ("at-infer", version, "MIT")
+    assert fields["Requires-Python"] == ">=3.11"
+    assert fields["Author"] or fields["Author-email"]
+    assert fields.get_all("Project-URL")
+    assert "dev" not in fields.get_all("Provides-Extra", [])
+    wanted = {f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13, 14)}
+    assert wanted <= set(fields.get_all("Classifier", []))
+
+
+def check_sdist(path: Path) -> None:
+    """What it takes to build, test and read the project."""
+    with tarfile.open(path) as archive:
+        files = {item.name.partition("/")[2]: item.size for item in archive.getmembers() if item.isfile()}
+    missing = tracked(*PACKAGES, "tests", "Makefile", "pyproject.toml", "constraints.txt", "LICENSE") - set(files)
+    assert not missing, f"sdist: without {sorted(missing)}"
+    assert not [name for name in files if name.startswith((".venv", "build/", "dist/"))], "sdist: has what was built"
+    large = [name for name, size in files.items() if size > MOST_BYTES]
+    assert not large, f"sdist: {large} are larger than 1 MB"
+
+
+def run(*words: object, cwd: Path) -> str:
+    """A command; its output, or an error with its last line. Nothing of this clone is on its path."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, cwd=cwd, env=clean)
+    if done.returncode:
+        raise RuntimeError((done.stderr.strip() or done.stdout.strip()).splitlines()[-1][:200])
+    return done.stdout
+
+
+def try_environment(wanted: Environment, source: Path, model: Path, folder: Path) -> Report:
+    """Install, ask doctor, run the demo."""
+    began = time.monotonic()
+    venv = folder / "venv"
+    try:
+        run(wanted.python, "-m", "venv", venv, cwd=folder)
+        pip = (venv / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check")
+        run(*pip, "install", "-c", ROOT / "constraints.txt", f"{source}{wanted.extras}", cwd=folder)
+        for words in wanted.then:
+            run(*pip, *words, *(("-c", ROOT / "constraints.txt") if words[0] == "install" else ()), cwd=folder)
+    except RuntimeError as error:
+        return Report(wanted.name, f"{'not tried' if wanted.name in ONLINE else 'FAILED'}: pip: {error}")
+    try:
+        result = check_installed(wanted, venv / "bin" / "at-infer", model, folder)
+    except (RuntimeError, AssertionError) as error:
+        result = f"FAILED: {error}"
+    size = sum(path.stat().st_size for path in venv.rglob("*") if path.is_file() and not path.is_symlink())
+    return Report(wanted.name, result, size / 1e6, time.monotonic() - began)
+
+
+def check_installed(wanted: Environment, command: Path, model: Path, folder: Path) -> str:
+    """What works there, in a few words."""
+    machine = json.loads(run(command, "doctor", "--json", cwd=folder))
+    assert machine["broken"] is None, machine["broken"]
+    assert len(machine["conflicts"]) == wanted.conflicts, machine["conflicts"]
+    extra = wanted.extras.strip("[]")
+    assert not extra or machine["extras"][extra]["installed"], f"doctor does not find {extra}"
+    trains = machine["extras"]["export"]["installed"]
+    run(command, "demo", "--quick", "-o", "demo", *(() if trains else ("--engine", model)), cwd=folder)
+    assert (folder / "demo" / "report.html").stat().st_size > 10_000, "the demo has no report"
+    return f"doctor, demo {'with training' if trains else 'by a given model'}" + (
+        f"; {len(machine['conflicts'])} conflict named" if wanted.conflicts else ""
+    )
+
+
+def main() -> None:
+    """Check contents, then every environment, one at a time."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("only", nargs="*", help="environments; all of them if none is named")
+    args = parser.parse_args()
+    version = run(sys.executable, "-c", "import at_infer; print(at_infer.__version__)", cwd=ROOT).strip()
+    sources = {kind: next(args.folder.resolve().glob(f"at_infer-{version}*.{kind}")) for kind in ("whl", "tar.gz")}
+    check_wheel(sources["whl"], version)
+    check_sdist(sources["tar.gz"])
+    print(f"{sources['whl'].name} and {sources['tar.gz'].name}: contents and metadata are whole")
+    failed = False
+    with tempfile.TemporaryDirectory() as name:
+        model = Path(name) / "demo" / "model.onnx"
+        run(sys.executable, "-P", "-m", "at_infer", "demo", "--quick", "-o", model.parent, cwd=ROOT)
+        for wanted in environments():
+            if args.only and wanted.name not in args.only:
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                report = try_environment(wanted, sources[wanted.source], model, Path(folder))
+            print(report, flush=True)
+            failed |= report.result.startswith("FAILED")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
