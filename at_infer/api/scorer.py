@@ -117,7 +117,8 @@ class Scorer(scoring.Scorer):
                 yield as_file(frame, f"table {number}")
 
         def finished() -> Iterator[Result]:
-            while waiting and run.ready >= waiting[0].frame.height:
+            # The last one waits for the end of the tables: what is open then is told with it.
+            while waiting and run.ready >= waiting[0].frame.height and (run.ended or len(waiting) > 1):
                 given, frame = waiting.popleft()
                 yield Result.of(self, *run.take(frame.height), given, frame)
 

@@ -63,6 +63,7 @@ def demo(
 
 def incident_lines(path: Path) -> Iterator[str]:
     """The worst incidents of a file of them, one line each."""
+    from at_infer.incidents.incident import plain_time
     from at_infer.tables.incident_file import read_incident_file
 
     found = sorted(read_incident_file(path), key=lambda one: -one["peak_score"])
@@ -70,7 +71,7 @@ def incident_lines(path: Path) -> Iterator[str]:
     for one in found[:MOST_SHOWN]:
         causes = ", ".join(f"{cause['feature']} {cause['share']:.0%} ({cause['view']})" for cause in one["causes"][:2])
         yield (
-            f"  {one['id']}  {one['begin']} to {one['end']}, {one['rows']} rows, "
+            f"  {one['id']}  {plain_time(one['begin'])} to {plain_time(one['end'])}, {one['rows']} rows, "
             f"{one['ratio']:.1f} times the threshold, {causes or 'no cause known'}"
         )
 

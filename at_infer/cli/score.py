@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from at_infer.cli import scoring_options as shared
+from at_infer.cli.incident_options import CoolDownRows, MergeRows, MinRows, incident_options, incidents_option
 from at_infer.cli.options import engine_option, input_option, panel, run_option, score_option
 from at_infer.cli.progress import RowsBar
 from at_infer.cli.terminal import say, show
@@ -66,11 +67,14 @@ def score(
     ] = "none",
     incidents: Annotated[
         Path | None,
-        score_option(
+        incidents_option(
             help="Also write incidents, .parquet or .jsonl: begin, end, peak, causes. Implies --explain top.",
             metavar="FILE",
         ),
     ] = None,
+    min_rows: MinRows = None,
+    merge_rows: MergeRows = None,
+    cool_down_rows: CoolDownRows = None,
     provider: shared.Provider = "cpu",
     batch_size: Annotated[
         int | None, engine_option(help="Windows per batch. Default: chosen by a short measurement.")
@@ -130,6 +134,9 @@ def score(
         interval=interval,
         resample=resample,
         explain="top" if incidents is not None and explain == "none" else explain,
+        incidents=incident_options(
+            min_rows, merge_rows, cool_down_rows, wanted=incidents is not None, way="add --incidents FILE"
+        ),
     )
     scores = output or Path("scores.parquet" if ray is None else "scores")
     if incidents is not None:
@@ -194,12 +201,9 @@ def _show(
         from at_infer.incidents.written import write_incidents
 
         found = write_incidents(summary.output, incidents)
-        rules = found.rules
         facts |= {"incidents": found.incidents, "incidents_file": found.path}
-        lines.append(
-            f"{found.path}: {found.incidents} incidents, {found.open} of them open at the end; an incident opens above "
-            f"{rules.open_at:.4g}, closes below {rules.close_at:.4g}, and bridges {rules.merge_rows} rows"
-        )
+        still_open = f"{found.open} of them open at the end"
+        lines.append(f"{found.path}: {found.incidents} incidents, {still_open}; an incident {found.rules}")
     show(json.dumps(facts) if as_json else "\n".join(lines))
 
 

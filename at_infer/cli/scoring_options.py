@@ -27,6 +27,7 @@ FalseAlarms = Annotated[
     score_option(
         help="Threshold for about so many false incidents, by the validation part: 1/day, 2/week, '1/10000 rows'.",
         metavar="RATE",
+        show_default="1/day where incidents are made",
     ),
 ]
 Mode = Annotated[config.ScoreMode | None, score_option(help="Default: the model's.")]

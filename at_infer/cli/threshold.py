@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from at_infer.cli import options as shared
+from at_infer.cli.incident_options import CoolDownRows, MergeRows, MinRows, incident_options
 from at_infer.cli.options import output_option, panel, rate_option
 from at_infer.cli.terminal import show
 from at_infer.errors import ConfigError
@@ -44,6 +45,9 @@ def threshold(
     false_alarms: Annotated[
         str, method_option(help="Rate of false incidents for incidents: 1/day, 2/week, '1/10000 rows'.", metavar="RATE")
     ] = "1/day",
+    min_rows: MinRows = None,
+    merge_rows: MergeRows = None,
+    cool_down_rows: CoolDownRows = None,
     output: Annotated[
         Path | None, output_option("-o", "--output", help="Copy of the model with the chosen threshold.")
     ] = None,
@@ -71,6 +75,13 @@ def threshold(
 
     if output is not None and method is None:
         raise ConfigError("threshold: --output needs --method; choose one")
+    rules = incident_options(
+        min_rows,
+        merge_rows,
+        cool_down_rows,
+        wanted=scores is not None,
+        way="the model has counted them by its own rules; give scores of normal rows to count in with --scores",
+    )
     options = MethodOptions(
         method=method,
         ratio=ratio,
@@ -86,7 +97,7 @@ def threshold(
     if scores is not None:
         from at_infer.incidents.curve import curve_of_file
 
-        curve = curve_of_file(scores, metadata.score)
+        curve = curve_of_file(scores, metadata.score, rules)
     found = compare_methods(model, metadata, options, scores=scores, curve=curve, align=align)
     if output is not None:
         write_copy(model, output, with_thresholds(metadata, found, ratio))

@@ -12,7 +12,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from at_infer.cli import scoring_options as shared
-from at_infer.cli.options import engine_option, input_option, panel, run_option, score_option
+from at_infer.cli.incident_options import CoolDownRows, MergeRows, MinRows, incident_options, incidents_option
+from at_infer.cli.options import engine_option, input_option, run_option, score_option
 from at_infer.cli.terminal import say
 from at_infer.errors import ConfigError, OutputError
 from at_infer.interrupt import Interrupt
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from at_infer.live.reload import Reloader
     from at_infer.live.scorer import StreamScorer
     from at_infer.live.tally import Tally
-
-alerts_option = panel("Incidents and metrics")
 
 
 def watch(
@@ -96,29 +95,32 @@ def watch(
     ] = False,
     only: Annotated[
         Literal["rows", "incidents"],
-        alerts_option(help="incidents: a JSON line only when an incident opens, gets worse or closes."),
+        incidents_option(help="incidents: a JSON line only when an incident opens, gets worse or closes."),
     ] = "rows",
+    min_rows: MinRows = None,
+    merge_rows: MergeRows = None,
+    cool_down_rows: CoolDownRows = None,
     on_incident: Annotated[
         str | None,
-        alerts_option(
+        incidents_option(
             help="Run this at each event of an incident, which it finds as a JSON line on its standard input.",
             metavar="COMMAND",
         ),
     ] = None,
     webhook: Annotated[
         str | None,
-        alerts_option(
+        incidents_option(
             help="Post each event of an incident to this URL, and try again if that fails.",
             metavar="URL",
             envvar="AT_INFER_WEBHOOK",
         ),
     ] = None,
     webhook_format: Annotated[
-        Literal["json", "slack", "alertmanager"], alerts_option(help="What the webhook expects.")
+        Literal["json", "slack", "alertmanager"], incidents_option(help="What the webhook expects.")
     ] = "json",
     metrics: Annotated[
         str | None,
-        alerts_option(
+        incidents_option(
             help="Serve OpenMetrics text (Prometheus) over HTTP at /metrics; without HOST only to this machine.",
             metavar="[HOST]:PORT",
         ),
@@ -172,6 +174,13 @@ def watch(
             on_missing_feature=on_missing_feature,
             max_gap=shared.number_of_steps(max_gap),
             interval=interval,
+            incidents=incident_options(
+                min_rows,
+                merge_rows,
+                cool_down_rows,
+                wanted=told or metrics is not None,
+                way="add --only incidents, --on-incident, --webhook or --metrics",
+            ),
         )
         input_options = InputOptions(
             time_column=time_column, no_time=no_time, series_column=series_column, one_series=one_series
@@ -213,6 +222,8 @@ def watch(
             deliveries = _deliveries(on_incident, webhook, webhook_format, tally)
             incidents = stack.enter_context(LiveIncidents(stream, rules_of_scorer(stream.scorer), tally, deliveries))
             incidents.recall(kept.incidents)
+            if kept.rules not in (None, incidents.rules.to_dict()):
+                say(f"{state}: its incidents were made by other rules; from now on an incident {incidents.rules}")
         lines = stack.enter_context(_lines(follow, kept.position, from_end=from_end))
         reloader = Reloader(engine, open_stream, tally, say, input_options=input_options, follow_file=reload)
         stack.enter_context(_hangup(reloader))

@@ -11,6 +11,7 @@ from at_infer.incidents.rules import IncidentRules
 from at_infer.models.fusion import WIDTHS
 from at_infer.models.scored_by import ScoredBy
 from at_infer.models.spacing import Spacing
+from at_infer.models.statistics import IncidentOptions
 from at_infer.scoring.columns import scored_properties
 from at_infer.scoring.scorer import Scorer
 from at_infer.thresholds.choose import choose_for_report
@@ -29,20 +30,22 @@ def default_rules(
     score: ScoreConfig,
     *,
     usual: float | None,
-    look_ahead_rows: int,
+    look_ahead_rows: int = 0,
     spacing: Spacing | None = None,
+    options: IncidentOptions | None = None,
 ) -> IncidentRules:
-    """`usual` is the median of the validation scores."""
+    """`usual` is the median of the validation scores; `options` are rules that someone has asked for."""
     fused = score.mode == "fusion"
     usual = 1.0 if usual is None and fused else usual
     close_at = CLOSE_UNKNOWN * open_at if usual is None else open_at - CLOSE * (open_at - usual)
-    return IncidentRules(
+    rules = IncidentRules(
         open_at=open_at,
         close_at=min(open_at, close_at),
         merge_rows=max(MERGE_ROWS, max(WIDTHS) if fused else score.smooth),
         look_ahead_rows=look_ahead_rows,
         outage_rows=outage_rows(spacing),
     )
+    return rules if options is None else IncidentRules(**rules.to_dict() | options.given)
 
 
 def rules_of_scores(properties: Mapping[str, str], *, source: str, threshold: float | None = None) -> IncidentRules:
@@ -55,6 +58,7 @@ def rules_of_scores(properties: Mapping[str, str], *, source: str, threshold: fl
         usual=None if known is None else float(np.interp(0.5, known.levels, known.values)),
         look_ahead_rows=max(0, written.look_ahead or 0),
         spacing=written.spacing,
+        options=written.incident_options,
     )
     rate = written.false_alarms
     if rate is None or threshold is not None:

@@ -30,26 +30,47 @@ class Found(NamedTuple):
     peak: int
 
 
+class GapFinder:
+    """Where rows of a file of scores have a gap in time before them, as scoring found it."""
+
+    def __init__(self, file: ScoredFile) -> None:
+        self.source = str(file.source)
+        self.spacing = ScoredBy.of(file.properties, self.source).spacing if file.keys.time is not None else None
+        self.time: float | None = None
+        """Of the last row of the series."""
+        self.found: set[int] = set()
+        """Of the rows looked at last."""
+
+    def stretches(self, rows: ScoredChunk, *, begins: bool) -> list[tuple[int, int]]:
+        """The next rows of a series, or the first ones of another, cut at gaps."""
+        self.time = None if begins else self.time
+        longest = None if self.spacing is None else self.spacing.longest_step()
+        self.found = set()
+        if self.spacing is not None and longest is not None and clock_fits(rows.keys.dtype, self.spacing.clock):
+            where = f"{self.source}: column {rows.keys.name!r}"
+            times = column_times(rows.keys, self.spacing.clock, where, FOR_GAPS)
+            self.found = {int(row) for row in find_gaps(times, longest, self.time)}
+            self.time = float(times[-1])
+        return list(pairwise(sorted({0, *self.found, len(rows.scores)})))
+
+
 class IncidentFinder:
     """Takes the rows of a file of scores, those of one series after the other."""
 
     def __init__(self, file: ScoredFile, rules: IncidentRules) -> None:
         self.rules, self.series, self.first_row = rules, -1, 0
-        self.source = str(file.source)
-        written = ScoredBy.of(file.properties, self.source)
+        written = ScoredBy.of(file.properties, str(file.source))
         self.model = written.checkpoint_sha256 or ""
-        self.spacing = written.spacing if file.keys.time is not None else None
         self.features = [*file.features, *([None] if file.explained == "top" else [])]
         self.views = LABELS if file.has_views else ()
         self.columns = written.columns or []
         self.tracker: SeriesIncidents | None = None
-        self.time: float | None = None
-        """Of the last row of the series."""
+        self.gaps, self.begins = GapFinder(file), True
 
     def start_series(self, name: str, first_row: int) -> list[Found]:
         """The rows that come next belong to another series; what was open in the last one."""
         found = self.end()
-        self.series, self.first_row, self.time = self.series + 1, first_row, None
+        self.series, self.first_row, self.begins = self.series + 1, first_row, True
         self.tracker = SeriesIncidents(
             self.rules, model=self.model, series=name, features=self.features, views=self.views, columns=self.columns
         )
@@ -59,25 +80,16 @@ class IncidentFinder:
         """Incidents that are over, or that end with a gap in these rows."""
         assert self.tracker is not None
         events: list[Event] = []
-        gaps = self._gaps(rows)
-        for first, end in pairwise(sorted({0, *gaps, len(rows.scores)})):
-            if first in gaps:
+        for first, end in self.gaps.stretches(rows, begins=self.begins):
+            if first in self.gaps.found:
                 events += self.tracker.cross_gap()
             events += self._add(self.tracker, rows.between(first, end))
+        self.begins = False
         return self._closed(events)
 
     def end(self) -> list[Found]:
         """No more rows come."""
         return [] if self.tracker is None else self._closed(self.tracker.end())
-
-    def _gaps(self, rows: ScoredChunk) -> list[int]:
-        """Rows that a gap in time lies before, as scoring found them."""
-        longest = None if self.spacing is None else self.spacing.longest_step()
-        if self.spacing is None or longest is None or not clock_fits(rows.keys.dtype, self.spacing.clock):
-            return []
-        times = column_times(rows.keys, self.spacing.clock, f"{self.source}: column {rows.keys.name!r}", FOR_GAPS)
-        before, self.time = self.time, float(times[-1])
-        return [int(row) for row in find_gaps(times, longest, before)]
 
     def _add(self, tracker: SeriesIncidents, rows: ScoredChunk) -> list[Event]:
         evidence = None

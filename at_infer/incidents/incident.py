@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import re
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Literal, NamedTuple
@@ -11,7 +12,10 @@ import numpy as np
 from at_infer.tables.clock import seconds_of
 
 Time = int | float | str
-"""Time of a row as its column has it, dates as ISO 8601; or the number of the row."""
+"""Time of a row as its column has it, dates as ISO 8601 with a T; or the number of the row."""
+MOST_EXACT = 2**53
+"""Beyond, a number in JSON may lose digits; it stays a text."""
+_BELOW_MICROSECONDS = re.compile(r"[.,]\d{7}")
 State = Literal["open", "closed"]
 Kind = Literal["anomaly", "missing feature"]
 
@@ -96,13 +100,29 @@ def incident_id(model: str, series: str, begin: Time) -> str:
 
 
 def plain_time(value: Any) -> Time:
-    """A time or row number of any kind as a JSON value."""
+    """A time or row number of any kind as a JSON value, spelt alike whether a file, a stream or CSV had it."""
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[us]")
     value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, date):  # datetime is one
         return value.isoformat()
-    return value if isinstance(value, int | float | str) else str(value)
+    if isinstance(value, str):
+        return _spelt_alike(value)
+    return value if isinstance(value, int | float) else str(value)
+
+
+def _spelt_alike(text: str) -> Time:
+    """Numbers as numbers, dates with times as `datetime` spells them, as far as it can; other texts as they are."""
+    number, date_only = _number(text), re.fullmatch(r"\s*\d{4}-\d\d-\d\d\s*", text) is not None
+    if number is not None:
+        return number if abs(number) <= MOST_EXACT else text
+    try:
+        time = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return text
+    if date_only:
+        return text.strip()
+    return text.strip().replace(" ", "T", 1) if _BELOW_MICROSECONDS.search(text) else time.isoformat()
 
 
 def as_seconds(time: Time) -> float | None:

@@ -17,6 +17,8 @@ class Kept:
     """Of a file that is followed."""
     incidents: tuple[KeptTracker, ...] = ()
     """Of each series, if incidents are tracked."""
+    rules: dict[str, Any] | None = None
+    """`IncidentRules` by which these were made."""
 
     def to_dict(self) -> dict[str, Any]:
         """A plain dict of JSON values."""
@@ -30,4 +32,5 @@ class Kept:
             row=values.get("row", 0),
             position=None if place is None else Position(**place | {"head": tuple(place["head"])}),
             incidents=tuple(KeptTracker(**one) for one in values.get("incidents", ())),
+            rules=values.get("rules"),
         )

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -12,6 +13,7 @@ import numpy as np
 
 from at_infer.errors import ConfigError, DataError, OutputError
 from at_infer.incidents.defaults import rules_of_scorer
+from at_infer.incidents.incident import plain_time
 from at_infer.incidents.tracker import Event
 from at_infer.live.incidents import LiveIncidents
 from at_infer.live.kept import Kept
@@ -117,8 +119,10 @@ class Watch:
         """Keep the state, if asked to; nothing may be pending."""
         self._saved_at = time.monotonic()
         if self.state is not None:
-            incidents = () if self.incidents is None else tuple(self.incidents.remember())
-            kept = Kept(row=self.row, position=self.lines.position(), incidents=incidents)
+            kept = Kept(row=self.row, position=self.lines.position())
+            if self.incidents is not None:
+                rules = self.incidents.rules.to_dict()
+                kept = replace(kept, incidents=tuple(self.incidents.remember()), rules=rules)
             self.stream.save(self.state, kept.to_dict())
 
     def _reload(self, reloader: Reloader) -> None:
@@ -264,7 +268,7 @@ class Watch:
     def _say_feature(self, change: FeatureChange) -> None:
         pending, reader = self.pending, self.reader
         series = "" if reader.series_column is None else f"series {pending.series[change.row]!r}: "
-        at = "" if reader.time_column is None else f" at {pending.times[change.row]}"
+        at = "" if reader.time_column is None else f" at {plain_time(pending.times[change.row])}"
         what = (
             f"is back after {change.rows} rows without a value"
             if change.is_back

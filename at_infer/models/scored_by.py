@@ -9,6 +9,7 @@ from at_infer.errors import AtInferError, ConfigError, DataError
 from at_infer.models.agreement import check_quantiles
 from at_infer.models.metadata import PREFIX
 from at_infer.models.spacing import Spacing
+from at_infer.models.statistics import IncidentOptions
 from at_infer.untrusted import load_json, typed, typed_fields
 
 
@@ -57,6 +58,8 @@ class ScoredBy:
     """Rows behind a row that its score depends on."""
     false_alarms: FalseAlarms | None
     options: dict[str, Any] | None
+    incident_options: IncidentOptions | None
+    """Rules for incidents that differ from those that fit the score."""
     spacing: Spacing | None
     """How the rows lie in time, with the longest step that was no gap."""
 

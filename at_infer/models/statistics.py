@@ -91,14 +91,44 @@ def check_finite(name: str, value: float) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentOptions(Config):
+    """Rules for incidents; None: what fits the score, or what the model has counted false incidents with."""
+
+    min_rows: int | None = None
+    """Rows above the lower limit that it takes to be an incident."""
+    merge_rows: int | None = None
+    """Rows below that an incident bridges, if one above the threshold follows."""
+    cool_down_rows: int | None = None
+    """Rows after the end of an incident in which none other opens."""
+
+    def __post_init__(self) -> None:
+        for name, low in (("min_rows", 1), ("merge_rows", 0), ("cool_down_rows", 0)):
+            if getattr(self, name) is not None:
+                self._at_least(name, low)
+
+    @property
+    def given(self) -> dict[str, int]:
+        """Those that are not None, by name."""
+        return {name: value for name, value in self.to_dict().items() if value is not None}
+
+    def over(self, other: "IncidentOptions") -> "IncidentOptions":
+        """These, and those of another where there are none."""
+        return IncidentOptions(**other.given | self.given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentCurve(Config):
-    """How many incidents the validation part has at each threshold, with the default rules for incidents."""
+    """How many incidents the validation part has at each threshold."""
+
+    _earlier: ClassVar[Mapping[str, Any]] = {"options": IncidentOptions()}
 
     levels: list[float]
     """Thresholds, rising; the last one is the highest score."""
     counts: list[int]
     rows: int
     """With a score, that were counted in."""
+    options: IncidentOptions = IncidentOptions()
+    """Rules that they were counted with."""
 
     def __post_init__(self) -> None:
         if not self.levels or len(self.levels) != len(self.counts) or self.rows < 1:

@@ -67,6 +67,7 @@ def scored_properties(scorer: Scorer) -> dict[str, str]:
         "threshold": scorer.threshold,
         "validation": scorer.chosen.to_properties(),
         "false_alarms": {"asked": scorer.chosen.asked_rate, "expected_per_day": scorer.chosen.incidents_per_day},
+        "incident_options": scorer.chosen.incidents.to_dict(),
         "alignment": scorer.layout.rule,
         "layout": scorer.layout.to_dict(),
         "delay": scorer.delay,

@@ -8,6 +8,7 @@ from at_infer.engines import Provider
 from at_infer.errors import ConfigError
 from at_infer.models.metadata import Metadata
 from at_infer.models.spacing import Resample, check_max_gap, choose_grid
+from at_infer.models.statistics import IncidentOptions
 from at_infer.tables.columns import BadTime, Columns
 from at_infer.tables.resample import OnGrid
 from at_infer.threads import check_threads
@@ -55,6 +56,9 @@ class ScoreOptions(Config):
     """How: by the mean of the values in an interval, or by the last; None: the model's way, or the mean."""
     explain: Explain = "none"
     """`top`: the feature with the largest error; `all`: the error of every feature."""
+    incidents: IncidentOptions | None = None
+    """Incidents are made of the scores, by these rules; the threshold is then one for 1 false incident a day, unless
+    another is asked for, or was chosen for the model."""
 
     def __post_init__(self) -> None:
         self._choice("align", Align)

@@ -80,6 +80,7 @@ class Scorer:
                 align=self.options.align,
                 delay=self.delay,
                 stride=self.options.stride,
+                incidents=self.options.incidents,
             )
             self.threshold = self.chosen.value
             window = self.metadata.model.window

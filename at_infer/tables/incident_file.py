@@ -50,6 +50,8 @@ def read_incident_file(path: Path) -> list[dict[str, Any]]:
 
 
 def _time(value: Any, kind: pl.DataType) -> Any:
+    if kind == pl.String:
+        return str(value)
     return datetime.fromisoformat(value) if kind in (pl.Date, pl.Datetime) else value
 
 

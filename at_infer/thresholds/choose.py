@@ -1,9 +1,9 @@
 """The one place that chooses a threshold: for scoring, for an evaluation, for a report."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from at_infer.config import Align, ScoreConfig
 from at_infer.errors import ConfigError, DataError
 from at_infer.models.metadata import Metadata
-from at_infer.models.statistics import ValidationRecord, check_finite, check_ratio
+from at_infer.models.statistics import IncidentOptions, Threshold, ValidationRecord, check_finite, check_ratio
 from at_infer.thresholds.false_alarms import IncidentRates, parse_rate, rates_of, rows_per_day_of
 from at_infer.thresholds.quantiles import ValidationScores
 from at_infer.thresholds.ratio import carried_threshold
@@ -24,6 +24,10 @@ from at_infer.thresholds.recorded import (
 )
 
 ProtocolName = Literal["paper", "published-leaking"]
+USUAL_RATE = "1/day"
+"""Of false incidents, where incidents are made and nobody asks for another threshold."""
+USUAL_RATIO = 0.01
+"""Of the threshold that training makes unless told otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,8 @@ class ChosenThreshold:
     """Rate of false incidents that was asked for."""
     incidents_per_day: float | None = None
     """False incidents per day that the validation part lets expect; None: not known."""
+    incidents: IncidentOptions = field(default_factory=IncidentOptions)
+    """Rules for incidents: those asked for, and those that the model has counted with."""
     leaking: bool = False
     """The threshold has seen the scores it is judged on, as in the published code."""
 
@@ -107,27 +113,78 @@ def choose_for_scoring(
     align: Align = "window",
     delay: int = 0,
     stride: int | None = None,
+    incidents: IncidentOptions | None = None,
 ) -> ChosenThreshold:
-    """The one asked for, or the model's own; never one that belongs to another score than `config`."""
-    chosen = _for_scoring(metadata, config, source, threshold, ratio, false_alarms, align, delay, stride)
+    """The one asked for, or the model's own; never one that belongs to another score than `config`.
+
+    Where incidents are made and nobody has chosen one, it is that for the usual rate of false incidents, if there is.
+    """
+    wish, way = _Wish(threshold, ratio, false_alarms), _Way(align, delay, stride)
     record, per_day = metadata.validation_of(align, delay), rows_per_day_of(metadata)
+    curve = record.incidents if (record.align, record.delay) == (align, delay) else None
+    if incidents is not None and wish == _Wish() and _is_of_training(record.threshold):
+        chosen = _for_incidents(metadata, config, source, way, is_counted=curve is not None)
+    else:
+        chosen = _for_scoring(metadata, config, source, wish, way)
+    counted = IncidentOptions() if curve is None else curve.options
+    rules = counted if incidents is None else incidents.over(counted)
+    chosen = replace(chosen, incidents=rules)
     fits = config.is_formed_like(metadata.score) and config.mode == metadata.score.mode
-    if record.incidents is None or per_day is None or not fits or (record.align, record.delay) != (align, delay):
+    if curve is None or per_day is None or not fits:
         return chosen
-    return replace(chosen, incidents_per_day=per_day * IncidentRates(record.incidents).expected(chosen.value))
+    if rules != counted:
+        other = ", ".join(f"{name}={value}" for name, value in rules.given.items() if counted.given.get(name) != value)
+        note = (
+            f"incidents: {source} has counted false ones without {other}; to know their rate, give scores of normal "
+            f"rows to at-infer threshold --scores"
+        )
+        return replace(chosen, notes=(*chosen.notes, note))
+    return replace(chosen, incidents_per_day=per_day * IncidentRates(curve).expected(chosen.value))
 
 
-def _for_scoring(
-    metadata: Metadata,
-    config: ScoreConfig,
-    source: str,
-    threshold: float | Literal["auto"] | None,
-    ratio: float | None,
-    false_alarms: str | None,
-    align: Align,
-    delay: int,
-    stride: int | None,
+class _Wish(NamedTuple):
+    """What was asked for."""
+
+    threshold: float | Literal["auto"] | None = None
+    ratio: float | None = None
+    false_alarms: str | None = None
+
+
+class _Way(NamedTuple):
+    """How rows are scored."""
+
+    align: Align
+    delay: int
+    stride: int | None
+
+
+def _is_of_training(threshold: Threshold) -> bool:
+    """Is it what training makes unless told otherwise? Any other one was chosen by someone."""
+    return threshold.method == "ratio" and threshold.ratio == USUAL_RATIO
+
+
+def _for_incidents(
+    metadata: Metadata, config: ScoreConfig, source: str, way: _Way, *, is_counted: bool
 ) -> ChosenThreshold:
+    """By the usual rate of false incidents; the recorded one if the model cannot tell that, and a note says so."""
+    try:
+        if not is_counted:
+            raise ConfigError(f"false alarms: {source} has counted none of rows that are scored like this")
+        chosen = _for_scoring(metadata, config, source, _Wish(false_alarms=USUAL_RATE), way)
+        *notes, found = chosen.notes
+        note = f"incidents: {found}; pass false_alarms=..., ratio=... or threshold=... for another"
+    except ConfigError as error:
+        chosen = _for_scoring(metadata, config, source, _Wish(), way)
+        notes, why = [*chosen.notes], str(error).removeprefix("false alarms: ")
+        note = (
+            f"incidents: the recorded threshold {chosen.value:.4g} is used, that for {USUAL_RATE} is not known: {why}"
+        )
+    return replace(chosen, notes=(*notes, note))
+
+
+def _for_scoring(metadata: Metadata, config: ScoreConfig, source: str, wish: _Wish, way: _Way) -> ChosenThreshold:
+    threshold, ratio, false_alarms = wish
+    align, delay, stride = way
     recorded, record = metadata.score, metadata.validation_of(align, delay)
     kept = kept_scores(metadata, record, config, source)
     known = kept if config.is_formed_like(recorded) else None

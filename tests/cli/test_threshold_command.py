@@ -18,7 +18,7 @@ from at_infer.incidents.curve import incident_curve
 from at_infer.installed import install_extra
 from at_infer.models.metadata import Metadata
 from at_infer.models.sidecar import load_sidecar, seal, sidecar_path
-from at_infer.models.statistics import Threshold, ValidationRecord
+from at_infer.models.statistics import IncidentOptions, Threshold, ValidationRecord
 from at_infer.scoring.windows import WindowLayout
 from at_infer.thresholds.quantiles import QUANTILE_LEVELS, ValidationScores, histogram, quantiles
 from at_infer.thresholds.ratio import ratio_threshold
@@ -218,6 +218,18 @@ def test_scores_of_last_rows_give_a_model_that_has_none_its_live_threshold(
     curve = incident_curve([3 * SCORES], known(SCORES).score)
     record = ValidationRecord(align="last", threshold=expected, quantiles=kept, incidents=curve)
     assert written == known(SCORES, record)
+
+
+def test_rules_for_incidents_count_in_scores_and_go_into_the_copy(threshold: Any, tmp_path: Path) -> None:
+    path, copy = tmp_path / "scores.parquet", tmp_path / "copy.onnx"
+    pl.DataFrame({"score": SCORES}).write_parquet(path)
+    assert "min rows: is a rule for incidents, and none are made; the model has counted" in threshold("--min-rows", 3)
+    threshold("--scores", path, "--min-rows", 3, "--method", "incidents", "--false-alarms", "1/1000 rows", "-o", copy)
+    with open_engine(copy) as engine:
+        written = engine.metadata
+    assert written is not None
+    curve = written.validation_of().incidents
+    assert curve == incident_curve([SCORES], known(SCORES).score, IncidentOptions(min_rows=3))
 
 
 def test_a_copy_of_a_plan_has_a_sidecar_that_fits(threshold: Any, tmp_path: Path) -> None:

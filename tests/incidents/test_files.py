@@ -154,6 +154,27 @@ def test_the_command_writes_incidents_beside_the_scores(run_cli: Cli, models: Pa
     assert not (tmp_path / "other.parquet").exists()
 
 
+def test_rules_are_options_and_are_recorded(run_cli: Cli, models: Path, tmp_path: Path) -> None:
+    disturbed("step", 310).write_parquet(tmp_path / "given.parquet")
+    path = tmp_path / "i.parquet"
+    words = ["score", tmp_path / "given.parquet", "--engine", models / "model.onnx", "-o", tmp_path / "s.parquet"]
+    words += ["--overwrite", "--threshold", "2"]
+    usual = run_cli(*words, "--incidents", path)
+    assert usual.out.splitlines()[-1].endswith("opens above 2, closes below 1.5, and bridges 50 rows")
+    given = run_cli(*words, "--incidents", path, "--min-rows", 500, "--merge-rows", 7, "--cool-down-rows", 60)
+    assert given.out.splitlines()[-1] == (
+        f"{path}: 0 incidents, 0 of them open at the end; an incident opens above 2, closes below 1.5, and bridges 7 "
+        f"rows; it has at least 500 rows; none opens for 60 rows after it"
+    )
+    rules = json.loads(pl.read_parquet_metadata(path)["at_infer.incident_rules"])
+    assert (rules["min_rows"], rules["merge_rows"], rules["cool_down_rows"]) == (500, 7, 60)
+    assert incidents_of(tmp_path / "s.parquet") == []  # a report goes by them too
+    assert run_cli(*words, "--min-rows", 5).err == (
+        "error: min rows: is a rule for incidents, and none are made; add --incidents FILE\n"
+    )
+    assert "min_rows: 0 is too small" in run_cli(*words, "--incidents", path, "--min-rows", 0).err
+
+
 def test_a_place_that_cannot_be_is_refused_before_the_work(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"are written as \.parquet or \.jsonl"):
         check_incidents_path(tmp_path / "i.csv", tmp_path / "s.parquet", overwrite=False)

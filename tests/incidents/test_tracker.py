@@ -164,3 +164,25 @@ def test_pieces_and_restarts_never_change_the_events(
     assert opened == [event.incident.id for event in expected if event.kind == "closed"]
     for event in expected:
         json.dumps(event.incident.as_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("written", "plain"),
+    [
+        ("2024-01-01 10:00:00", "2024-01-01T10:00:00"),
+        ("2024-01-01T10:00:00.500", "2024-01-01T10:00:00.500000"),
+        ("2024-01-01T10:00:00Z", "2024-01-01T10:00:00+00:00"),
+        (" 2024-10-27 02:30:00+01:00", "2024-10-27T02:30:00+01:00"),
+        ("2024-01-01 10:00:00.123456789", "2024-01-01T10:00:00.123456789"),
+        (datetime(2024, 1, 1, 10), "2024-01-01T10:00:00"),
+        (np.datetime64("2024-01-01T10:00:00"), "2024-01-01T10:00:00"),
+        ("2024-01-01", "2024-01-01"),
+        ("7", 7),
+        ("7.5", 7.5),
+        ("123456789012345678901", "123456789012345678901"),
+        ("monday", "monday"),
+    ],
+)
+def test_times_have_one_spelling(written: Any, plain: Any) -> None:
+    assert plain_time(written) == plain
+    assert incident_id("m", "s", plain_time(written)) == incident_id("m", "s", plain)

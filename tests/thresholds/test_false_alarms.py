@@ -1,6 +1,7 @@
 """Rates of false incidents to thresholds."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from at_infer.errors import ConfigError
 from at_infer.incidents.curve import incident_curve
 from at_infer.incidents.defaults import default_rules
 from at_infer.incidents.tracker import IncidentTracker
-from at_infer.models.statistics import IncidentCurve, ValidationRecord
+from at_infer.models.metadata import Metadata
+from at_infer.models.spacing import Spacing
+from at_infer.models.statistics import IncidentCurve, IncidentOptions, ValidationRecord
 from at_infer.scoring.options import ScoreOptions
-from at_infer.thresholds.choose import choose_for_scoring
+from at_infer.thresholds.choose import ChosenThreshold, choose_for_scoring
 from at_infer.thresholds.false_alarms import IncidentRates, parse_rate
 from tests.exported import metadata
 
@@ -90,6 +93,77 @@ def test_a_model_that_counted_no_incidents_says_what_to_do() -> None:
     )
     assert chosen.asked_rate == "1/10000 rows"
     assert chosen.value == IncidentRates(CURVE).threshold(parse_rate("1/10000 rows"), None).value
+
+
+MINUTE = Spacing(step=60.0, clock="date")
+
+
+def chosen_for(known: Metadata, incidents: IncidentOptions | None = IncidentOptions(), **given: Any) -> ChosenThreshold:  # noqa: B008 - frozen
+    return choose_for_scoring(known, known.score, source="m.onnx", incidents=incidents, **given)
+
+
+def test_where_incidents_are_made_the_threshold_is_one_for_a_rate_of_false_ones() -> None:
+    plain = metadata(spacing=MINUTE)
+    counted = plain.with_validation(replace(plain.validation_of(), incidents=CURVE))
+    found = chosen_for(counted)
+    assert found.value == IncidentRates(CURVE).threshold(parse_rate("1/day"), 1440).value
+    assert found.asked_rate == "1/day"
+    assert found.incidents_per_day == pytest.approx(1, abs=0.3)
+    (note,) = found.notes
+    assert note.startswith(f"incidents: threshold {found.value:.4g} for 1/day: 13 incidents in 20000 validation rows")
+    assert note.endswith("; pass false_alarms=..., ratio=... or threshold=... for another")
+    assert chosen_for(counted, None).value == 0.25  # nobody asks for incidents
+    assert chosen_for(counted, threshold=7.0).value == 7.0
+    assert chosen_for(counted, ratio=0.0).asked_rate is None
+    assert chosen_for(counted, false_alarms="1/week").asked_rate == "1/week"
+
+
+@pytest.mark.parametrize("changes", [{"method": "fixed", "ratio": None}, {"ratio": 0.005}])
+def test_a_threshold_that_someone_has_chosen_for_the_model_stays(changes: dict[str, Any]) -> None:
+    record = metadata().validation_of()
+    record = replace(record, incidents=CURVE, threshold=replace(record.threshold, **changes))
+    found = chosen_for(metadata(spacing=MINUTE).with_validation(record))
+    assert (found.value, found.notes) == (0.25, ())
+
+
+@pytest.mark.parametrize(
+    ("curve", "spacing", "why"),
+    [
+        (None, MINUTE, "m.onnx has counted none of rows that are scored like this"),
+        (CURVE, None, "1/day needs the time between rows, which the model does not know"),
+        (CURVE, Spacing(step=1.0, clock="number"), "1/day needs the time between rows"),
+        (
+            IncidentCurve(levels=[1.0, 2.0], counts=[1, 0], rows=500),
+            MINUTE,
+            "500 validation rows (0.35 days) show too few",
+        ),
+    ],
+)
+def test_if_no_rate_can_be_had_the_recorded_threshold_is_used_and_said_so(
+    curve: IncidentCurve | None, spacing: Spacing | None, why: str
+) -> None:
+    record = replace(metadata().validation_of(), incidents=curve)
+    found = chosen_for(metadata(spacing=spacing).with_validation(record))
+    assert (found.value, found.asked_rate) == (0.25, None)
+    (note,) = found.notes
+    assert note.startswith(f"incidents: the recorded threshold 0.25 is used, that for 1/day is not known: {why}")
+
+
+def test_rules_that_false_incidents_were_not_counted_with_are_said() -> None:
+    options = IncidentOptions(min_rows=5)
+    counted = incident_curve([NORMAL], SCORE, options)
+    assert sum(counted.counts) < sum(incident_curve([NORMAL], SCORE).counts)
+    record = replace(metadata().validation_of(), incidents=counted)
+    known = metadata(spacing=MINUTE).with_validation(record)
+    assert chosen_for(known).incidents == options  # as they were counted
+    assert chosen_for(known).incidents_per_day is not None
+    other = chosen_for(known, IncidentOptions(cool_down_rows=60))
+    assert other.incidents == IncidentOptions(min_rows=5, cool_down_rows=60)
+    assert "has counted false ones without cool_down_rows=60" in other.notes[-1]
+    assert other.incidents_per_day is None
+    old = counted.to_dict()
+    del old["options"]
+    assert IncidentCurve.from_dict(old).options == IncidentOptions()
 
 
 def test_records_of_earlier_versions_are_read() -> None:

@@ -1,0 +1,43 @@
+"""Options of all commands that make incidents: score, watch, threshold."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from at_infer.cli.options import panel
+from at_infer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from at_infer.models.statistics import IncidentOptions
+
+incidents_option = panel("Incidents")
+
+MinRows = Annotated[
+    int | None,
+    incidents_option(
+        metavar="ROWS", help="An incident has at least so many rows above the lower limit.", show_default="1"
+    ),
+]
+MergeRows = Annotated[
+    int | None,
+    incidents_option(
+        metavar="ROWS",
+        help="An incident goes on over so many rows below the lower limit.",
+        show_default="by the smoothing: 50 in mode fusion, at least 10",
+    ),
+]
+CoolDownRows = Annotated[
+    int | None,
+    incidents_option(metavar="ROWS", help="After an incident none opens for so many rows.", show_default="0"),
+]
+
+
+def incident_options(
+    min_rows: int | None, merge_rows: int | None, cool_down_rows: int | None, *, wanted: bool, way: str
+) -> "IncidentOptions | None":
+    """Rules for incidents; None if nobody wants any, `way` being how to want them."""
+    from at_infer.models.statistics import IncidentOptions
+
+    options = IncidentOptions(min_rows=min_rows, merge_rows=merge_rows, cool_down_rows=cool_down_rows)
+    if options.given and not wanted:
+        name = next(iter(options.given)).replace("_", " ")
+        raise ConfigError(f"{name}: is a rule for incidents, and none are made; {way}")
+    return options if wanted else None
