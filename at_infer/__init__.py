@@ -1,9 +1,9 @@
 """Find anomalies in time series with an Anomaly Transformer: tables and Parquet files in, scores out.
 
 >>> import at_infer as ai
->>> with ai.Scorer("model.onnx") as scorer:                                    # doctest: +SKIP
-...     result = scorer.score(frame)            # polars, pandas, pyarrow, DuckDB: by column name
->>> summary = ai.score_file("data.parquet", "model.onnx", "scores.parquet")    # doctest: +SKIP
+>>> with ai.Scorer("model.onnx") as scorer:
+...     result = scorer.score(frame)  # polars, pandas, pyarrow, DuckDB: by column name
+>>> summary = ai.score_file("data.parquet", "model.onnx", "scores.parquet")
 
 `Detector` trains (with torch), `StreamScorer` scores rows as they come, `open_engine` runs windows.
 """
@@ -12,6 +12,7 @@ import typing as _typing
 
 if _typing.TYPE_CHECKING:
     from at_infer.api.detector import Detector as Detector
+    from at_infer.api.picture import Plot as Plot
     from at_infer.api.result import Result as Result
     from at_infer.api.scorer import Scorer as Scorer
     from at_infer.engines import open_engine as open_engine
@@ -31,6 +32,7 @@ __all__ = [
     "EngineOptions",
     "Incident",
     "InputOptions",
+    "Plot",
     "Result",
     "ScoreOptions",
     "Scorer",
@@ -45,6 +47,7 @@ _HOMES = {
     "AtInferError": "at_infer.errors",
     "Detector": "at_infer.api.detector",
     "Incident": "at_infer.incidents.incident",
+    "Plot": "at_infer.api.picture",
     "Result": "at_infer.api.result",
     "open_engine": "at_infer.engines",
     "score_file": "at_infer.scoring.score_file",

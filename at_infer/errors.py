@@ -6,14 +6,21 @@ class AtInferError(Exception):
 
     The command line prints it as one line and exits with code 1. Any other exception is a bug and keeps
     its traceback.
+
+    >>> from at_infer import AtInferError, Scorer
+    >>> try:
+    ...     Scorer("nothing.onnx")
+    ... except AtInferError as error:
+    ...     print(error)
+    nothing.onnx: no such file
     """
 
 
-class ConfigError(AtInferError):
+class ConfigError(AtInferError, ValueError):
     """Settings that cannot work together, or a value outside its range."""
 
 
-class DataError(AtInferError):
+class DataError(AtInferError, ValueError):
     """The rows of an input file cannot be used as they are."""
 
 
@@ -29,7 +36,7 @@ class MissingExtraError(AtInferError):
     """An optional dependency is not installed."""
 
 
-class NotFittedError(AtInferError, AttributeError):
+class NotFittedError(AtInferError, ValueError, AttributeError):
     """A detector that has learnt nothing yet; its attributes, such as `threshold_`, are not there for `hasattr`."""
 
 

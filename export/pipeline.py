@@ -18,6 +18,7 @@ from at_infer.config import Config, ExportPrecision, ScoreMode, head_rule
 from at_infer.engines.tensorrt.batching import BatchProfile
 from at_infer.errors import CheckpointError, ExportError
 from at_infer.installed import install_extra
+from at_infer.models.copies import sealed
 from at_infer.models.kinds import Flavour
 from at_infer.models.metadata import FORMAT, Graph, Metadata
 from at_infer.models.statistics import find_validation
@@ -169,6 +170,13 @@ def export_model(
             )
         publish(staging, folder, stale=[*targets.values(), *sidecars])
     return Report(exported, _why_no_engine(config) if flavour is None else None)
+
+
+def score_graph(checkpoint: Checkpoint, checkpoint_sha256: str) -> bytes:
+    """The file `model.onnx` of a default export, with the same check, and nothing else: half the time."""
+    _check_weights(checkpoint)
+    model, metadata = _make(checkpoint, checkpoint_sha256, ExportConfig(engine="none"), "score", None, None)
+    return sealed(finish(model, metadata))
 
 
 def _make(

@@ -1,21 +1,21 @@
 """Detector: trains on a table in memory, scores tables, and writes checkpoints and engines."""
 
-import hashlib
-import inspect
 import sys
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Self
+from threading import Lock
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from at_infer.api.learning import Learnt, Rows, export, learn, read_checkpoint
+from at_infer.api.outliers import OutlierDetector, not_fitted
+from at_infer.api.progress import Bar
 from at_infer.api.result import Result
 from at_infer.api.scorer import Scorer
 from at_infer.config import (
-    PRESETS,
     Distance,
     Fill,
     HeadRule,
@@ -23,30 +23,19 @@ from at_infer.config import (
     Padding,
     Precision,
     Prior,
-    ScoreConfig,
     ScoreMode,
     SeasonChoice,
     Strategy,
-    check_temperature,
 )
-from at_infer.errors import ConfigError, DataError, MissingExtraError, NotFittedError, OutputError
-from at_infer.installed import check_own_packages, install_extra
-from at_infer.models.spacing import Resample, choose_grid
-from at_infer.models.statistics import check_ratio
+from at_infer.models.spacing import Resample
 from at_infer.output import atomic_path, check_writable
 from at_infer.scoring.options import EngineOptions, ScoreOptions
-from at_infer.scoring.windows import Floats
-from at_infer.tables.files import InputFile
-from at_infer.tables.frames import ArrowTable, array_frame, as_file, is_table, read_frame
-from at_infer.threads import check_threads, let_threads_sleep
-from at_infer.training_options import NetworkOptions, TrainingOptions, preset_name
+from at_infer.tables.frames import ArrowTable
 
-if TYPE_CHECKING:
-    from training.checkpoint import Checkpoint
-    from training.loop import Progress
+_OPENING = Lock()  # of all detectors: an own lock could not be pickled
 
 
-class Detector:
+class Detector(OutlierDetector):
     """An anomaly detector with the parameters and defaults of `at-infer train`. Fitting needs torch, scoring does not.
 
     >>> from at_infer import Detector
@@ -58,8 +47,9 @@ class Detector:
     for anomalies, `predict` gives -1 for them and 1 for other rows. `score` is the other way round, as everywhere in
     at-infer: a high score is an anomaly.
 
-    A fitted detector can be pickled, and scores without torch then. One thread may use it at a time. A fit that is
-    interrupted leaves the detector as it was.
+    A fitted detector can be pickled, and scores without torch then. Threads may score with it at once, and take turns;
+    while one fits it, the others must wait. A fit that is interrupted leaves the detector as it was. `verbose` shows
+    how far it is, on a terminal or in a notebook.
     """
 
     def __init__(
@@ -90,7 +80,7 @@ class Detector:
         columns: Sequence[str] | None = None,
         exclude: Sequence[str] = (),
         validation: float = 0.2,
-        fill: Fill = "error",
+        fill: Fill | None = None,
         season: SeasonChoice | None = None,
         max_gap: int | None = None,
         interval: str | None = None,
@@ -119,8 +109,7 @@ class Detector:
         self.temperature, self.smooth, self.normalise_errors, self.level = temperature, smooth, normalise_errors, level
         self.ratio, self.device, self.threads, self.verbose = ratio, device, threads, verbose
         self.options, self.engine_options = options, engine_options
-        self._fitted: tuple[bytes, bytes] | None = None
-        """Checkpoint and ONNX file."""
+        self._fitted: Learnt | None = None
         self._scorer: Scorer | None = None
 
     def fit(
@@ -131,112 +120,62 @@ class Detector:
         time: str | None = None,
         series: str | None = None,
         validation: ArrowTable | ArrayLike | None = None,
+        from_: "str | Path | Detector | None" = None,
     ) -> Self:
         """Learn from a table, or from rows (n,F) of one series as an array; rows should be normal, or nearly so.
 
         Features are `columns`, or every numeric column that is neither `time` nor `series`. The last share
         `validation` of each series gives the threshold, unless another table is given for that.
-        """
-        torch = _import_torch()
-        from training.data import DataConfig, load
-        from training.device import check_device, flush_denormals
-        from training.loop import fit
 
-        check_ratio(self.ratio)
-        preset = preset_name(self.preset or "default")
-        said = self.get_params()
-        network = NetworkOptions(**{entry.name: said[entry.name] for entry in fields(NetworkOptions)})
-        training = TrainingOptions(**{entry.name: said[entry.name] for entry in fields(TrainingOptions)})
-        model_config = network.config(PRESETS[preset].model)
-        train_config = training.config(PRESETS[preset].train)
-        train_config.discrepancy.check_layers(model_config.layers)
-        score_config = self._score_config()
-        device = str(check_device(self.device, train_config))
-        threads = torch.get_num_threads()
-        flush_denormals()
-        try:
-            if self.threads is not None:
-                check_threads(self.threads)
-                torch.set_num_threads(self.threads)
-            rows = load(
-                DataConfig(
-                    source=_input(X, "table", (time, series)),
-                    columns=None if self.columns is None else list(self.columns),
-                    exclude=tuple(self.exclude),
-                    time_column=time,
-                    series_column=series,
-                    validation=self.validation
-                    if validation is None
-                    else _input(validation, "validation", (time, series)),
-                    fill=self.fill,
-                    season=self.season or ("none" if preset == "paper" else "auto"),
-                    max_gap=self.max_gap,
-                    grid=choose_grid(self.interval, self.resample, None),
-                ),
-                window=model_config.window,
-                stride=train_config.stride,
-            )
-            checkpoint = fit(
-                rows,
-                replace(model_config, features=len(rows.columns)),
-                train_config,
-                score_config,
-                ratio=self.ratio,
-                fill=self.fill,
-                device=device,
-                observe=_show if self.verbose else lambda _: None,
-            )
-        finally:
-            torch.set_flush_denormal(False)
-            torch.set_num_threads(threads)
-        self._take(checkpoint)
+        `from_` is a checkpoint or a fitted detector to start from, as with `at-infer train --from`: its network,
+        weights, columns, time, series and score, in a fifth of the steps; scaler and thresholds are those of the new
+        rows.
+
+        >>> again = Detector(max_steps=5).fit(frame, from_=detector)
+        """
+        start = from_._known() if isinstance(from_, Detector) else from_
+        with Bar("fit", "steps", shown=self.verbose) as bar:
+            learnt = learn(Rows(X, validation, time, series), self.get_params(), start=start, observe=bar.show)
+        self._take(learnt)
         return self
 
     def score(
         self,
         X: ArrowTable | ArrayLike,  # noqa: N803
-        times: Sequence[Any] | NDArray[Any] | None = None,
+        y: object = None,  # noqa: ARG002
         *,
+        times: Sequence[Any] | NDArray[Any] | None = None,
         time: str | None = None,
         series: str | None = None,
         no_time: bool = False,
         one_series: bool = False,
     ) -> Result:
-        """Scores, verdicts and incidents of a table or array, as `Scorer.score` gives them."""
+        """Scores, verdicts and incidents of a table or array, as `Scorer.score` gives them.
+
+        >>> detector.score(frame).threshold == detector.threshold_
+        True
+        """
         return self.scorer.score(X, times, time=time, series=series, no_time=no_time, one_series=one_series)
 
-    def score_samples(self, X: ArrowTable | ArrayLike) -> Floats:  # noqa: N803
-        """The negative score of each row: low for anomalies, as in scikit-learn; NaN without a score."""
-        return -self.score(X).score
-
-    def decision_function(self, X: ArrowTable | ArrayLike) -> Floats:  # noqa: N803
-        """Threshold minus score: negative for anomalies, as in scikit-learn (PyOD has the opposite sign)."""
-        return np.float32(self.threshold_) - self.score(X).score
-
-    def predict(self, X: ArrowTable | ArrayLike) -> NDArray[np.int64]:  # noqa: N803
-        """-1 for an anomalous row, 1 for any other, as in scikit-learn (PyOD has 1 and 0)."""
-        return np.where(self.score(X).is_anomaly, -1, 1)
-
-    def fit_predict(self, X: ArrowTable | ArrayLike, y: object = None) -> NDArray[np.int64]:  # noqa: N803
-        """`fit` and `predict` on the same rows."""
-        return self.fit(X, y).predict(X)
-
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the checkpoint, which `at-infer export` and `Detector.load` read."""
-        checkpoint, _ = self._known()
-        path = Path(path)
+        """Write the checkpoint, which `at-infer export` and `Detector.load` read.
+
+        >>> detector.save("ckpt.pt", overwrite=True)
+        """
+        known, path = self._known(), Path(path)
         check_writable(path, overwrite=overwrite)
         with atomic_path(path) as temporary:
-            temporary.write_bytes(checkpoint)
+            temporary.write_bytes(known.checkpoint)
 
     @classmethod
     def load(cls, path: str | Path, **parameters: Any) -> Self:
-        """A fitted detector from a checkpoint of `save` or `at-infer train`; needs torch."""
-        _import_torch()
-        from training.checkpoint import Checkpoint
+        """A fitted detector from a checkpoint of `save` or `at-infer train`; needs torch.
 
+        >>> detector.save("ckpt.pt", overwrite=True)
+        >>> detector = Detector.load("ckpt.pt")
+        """
         detector = cls(**parameters)
-        detector._take(Checkpoint.load(Path(path)), Path(path).read_bytes())
+        detector._take(read_checkpoint(Path(path)))
         return detector
 
     def export(
@@ -245,53 +184,35 @@ class Detector:
         """Write ONNX files, and a TensorRT plan where one can be built, into a folder; the files that were written.
 
         `config` are fields of `export.pipeline.ExportConfig`: precision, engine, name, score_mode, calibration, ...
-        """
-        _import_torch()
-        from export.pipeline import ExportConfig, export_model
-        from training.checkpoint import Checkpoint
 
-        names = [entry.name for entry in fields(ExportConfig)]
-        for name in config:
-            if name not in names:
-                raise ConfigError(f"export: there is no parameter {name}; there are {', '.join(names)}")
-        known, _ = self._known()
-        folder = Path(folder)
-        if not folder.is_dir() and (folder.exists() or not folder.parent.is_dir()):
-            what = "is no folder; choose another" if folder.exists() else "parent folder does not exist; create it"
-            raise OutputError(f"{folder}: {what}")
-        with TemporaryDirectory() as place:
-            (Path(place) / "ckpt.pt").write_bytes(known)
-            checkpoint = Checkpoint.load(Path(place) / "ckpt.pt")
-        report = export_model(
-            checkpoint,
-            hashlib.sha256(known).hexdigest(),
-            folder,
-            ExportConfig(**config),
-            triton=None if triton is None else Path(triton),
-            overwrite=overwrite,
+        >>> [path.name for path in detector.export("out", engine="none", overwrite=True)]
+        ['model.onnx', 'model.associations.onnx']
+        """
+        model = None if triton is None else Path(triton)
+        return export(
+            self._known(), Path(folder), config, overwrite=overwrite, triton=model, say=_say if self.verbose else _hush
         )
-        return [file.path for file in report.files]
 
     @property
     def scorer(self) -> Scorer:
-        """The engine that scores; it stays open."""
-        _, model = self._known()
-        if self._scorer is None:
-            with TemporaryDirectory() as place:  # the engine is in memory once it is open
-                path = Path(place) / "model.onnx"
-                path.write_bytes(model)
-                self._scorer = Scorer(path, self.options, self.engine_options)
-        return self._scorer
+        """The engine that scores; it stays open.
+
+        >>> detector.scorer.metadata.model.window
+        20
+        """
+        known = self._known()
+        with _OPENING:
+            if self._scorer is None:
+                with TemporaryDirectory() as place:  # the engine is in memory once it is open
+                    path = Path(place) / "model.onnx"
+                    path.write_bytes(known.model)
+                    self._scorer = Scorer(path, self.options, self.engine_options, verbose=self.verbose)
+            return self._scorer
 
     @property
     def threshold_(self) -> float:
         """A row with a higher score is anomalous."""
         return self.scorer.threshold
-
-    @property
-    def offset_(self) -> float:
-        """`decision_function` is `score_samples` minus this."""
-        return -self.threshold_
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
@@ -303,63 +224,30 @@ class Detector:
         """How many there are."""
         return len(self.scorer.metadata.columns)
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
-        """Parameters by name, as they were given."""
-        return {name: getattr(self, name) for name in _parameters()}
-
     def set_params(self, **parameters: Any) -> Self:
-        """Other parameters, for the next fit; those of scoring count at once."""
-        for name, value in parameters.items():
-            if name not in _parameters():
-                raise ConfigError(f"detector: has no parameter {name}; there are {', '.join(_parameters())}")
-            setattr(self, name, value)
+        """Other parameters, for the next fit; those of scoring count at once.
+
+        >>> detector = detector.set_params(max_steps=30)
+        """
+        super().set_params(**parameters)
         self._close()
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._fitted is not None
 
-    def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import InputTags, Tags, TargetTags  # only scikit-learn asks
-
-        return Tags(
-            estimator_type="outlier_detector",
-            target_tags=TargetTags(required=False),
-            input_tags=InputTags(allow_nan=self.fill != "error"),
-        )
-
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_scorer": None}
 
-    def __repr__(self) -> str:
-        usual = {name: entry.default for name, entry in inspect.signature(Detector).parameters.items()}
-        said = {name: value for name, value in self.get_params().items() if value != usual[name]}
-        return f"Detector({', '.join(f'{name}={value!r}' for name, value in said.items())})"
-
-    def _score_config(self) -> ScoreConfig:
-        given = {name: getattr(self, name) for name in ("temperature", "smooth", "normalise_errors", "level")}
-        config = ScoreConfig().override(mode=self.score_mode, **given)
-        check_temperature(config.mode, self.temperature)
-        return config
-
-    def _known(self) -> tuple[bytes, bytes]:
+    def _known(self) -> Learnt:
         if self._fitted is None:
-            raise NotFittedError("detector: is not fitted; call fit or Detector.load first")
+            raise not_fitted()
         return self._fitted
 
-    def _take(self, checkpoint: "Checkpoint", written: bytes | None = None) -> None:
-        """Keep a checkpoint with the ONNX file that scores like it."""
-        from export.pipeline import ExportConfig, export_model
-
-        with TemporaryDirectory() as place:
-            if written is None:
-                checkpoint.save(Path(place) / "ckpt.pt")
-                written = (Path(place) / "ckpt.pt").read_bytes()
-            sha256 = hashlib.sha256(written).hexdigest()
-            export_model(checkpoint, sha256, Path(place) / "model", ExportConfig(engine="none"))
-            model = (Path(place) / "model" / "model.onnx").read_bytes()
+    def _take(self, learnt: Learnt) -> None:
         self._close()
-        self._fitted = written, model
+        self._fitted = learnt
+        _ = self.scorer  # open it now: scoring changes nothing
 
     def _close(self) -> None:
         if self._scorer is not None:
@@ -367,37 +255,9 @@ class Detector:
             self._scorer = None
 
 
-def _parameters() -> list[str]:
-    return list(inspect.signature(Detector).parameters)
+def _say(text: str) -> None:
+    sys.stderr.write(f"export: {text}\n")
 
 
-def _import_torch() -> Any:
-    let_threads_sleep()
-    try:
-        import onnx  # noqa: F401
-        import onnxscript  # noqa: F401
-        import torch
-    except ImportError as error:
-        raise MissingExtraError(f"detector: {error.name} is not installed; {install_extra('export')}") from None
-    check_own_packages()
-    return torch
-
-
-def _input(given: ArrowTable | ArrayLike, where: str, keys: Sequence[str | None]) -> InputFile:
-    """Rows to learn from; columns of an array are called x0, x1, ..."""
-    if is_table(given):
-        return as_file(read_frame(given, [key for key in keys if key is not None]), where)
-    try:
-        with np.errstate(over="ignore"):  # what is too large is found later
-            values = np.asarray(given, np.float32)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{where}: are not numbers ({error}); give an array, or a table with names") from None
-    if values.ndim != 2 or not values.shape[1]:
-        raise DataError(f"{where}: has shape {list(values.shape)}; give rows and columns")
-    return as_file(array_frame(values, [f"x{j}" for j in range(values.shape[1])]), where)
-
-
-def _show(progress: "Progress") -> None:
-    end = "\n" if progress.step == progress.steps else ""
-    sys.stderr.write(f"\rfit: step {progress.step} of {progress.steps}{end}")
-    sys.stderr.flush()
+def _hush(_: str) -> None:
+    """Nothing is said."""

@@ -3,7 +3,7 @@
 from functools import cached_property
 from typing import Any, Self
 
-from at_infer.api.picture import picture
+from at_infer.api.picture import Axis, Plot, describe, draw
 from at_infer.incidents.incident import Incident
 from at_infer.scoring.columns import scored_columns
 from at_infer.scoring.scorer import Scorer, Scores
@@ -29,20 +29,31 @@ class Result(Scores):
     """Anomalous rows that belong together, in order of their ends."""
     _given: object
     _frame: Frame
+    _axis: Axis
 
     @classmethod
-    def of(cls, scorer: Scorer, channels: Floats, incidents: list[Incident], given: object, frame: Frame) -> Self:
+    def of(
+        cls, scorer: Scorer, channels: Floats, incidents: list[Incident], given: object, frame: Frame, axis: Axis
+    ) -> Self:
         """From what the scoring core says of the rows (n,C)."""
         columns = scored_columns(scorer, channels)
         result = cls(columns["score"], columns["is_anomaly"])
         result.columns, result.threshold, result.incidents = columns, scorer.threshold, incidents
-        result._given, result._frame = given, frame
+        result._given, result._frame, result._axis = given, frame, axis
         return result
 
     @cached_property
     def table(self) -> Any:
         """What came in with the columns of the scores: pandas and pyarrow as such, anything else as polars."""
         return give_back(self._given, self._frame, self.columns)
+
+    def plot(self, *, width: int = 720, height: int = 120) -> Plot:
+        """Scores over time with threshold and incidents, of the series with the highest scores; sizes in pixels.
+
+        >>> with Scorer("model.onnx") as scorer:
+        ...     plot = scorer.score(frame).plot(height=80)
+        """
+        return draw(self.score, self.threshold, self.incidents, self._axis, width=width, height=height)
 
     def __repr__(self) -> str:
         rows, anomalies = len(self.score), int(self.is_anomaly.sum())
@@ -51,4 +62,4 @@ class Result(Scores):
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        return picture(repr(self).strip("<>"), self.score, self.threshold, self.incidents)
+        return describe(repr(self).strip("<>"), self.plot(), self.incidents)

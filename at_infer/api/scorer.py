@@ -3,12 +3,17 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
+from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from at_infer.api.picture import Axis, Span
+from at_infer.api.progress import Bar
 from at_infer.api.result import Result
+from at_infer.engines import Engine
 from at_infer.errors import ConfigError
 from at_infer.incidents.defaults import rules_of_scorer
 from at_infer.incidents.incident import Incident
@@ -18,13 +23,13 @@ from at_infer.live.incidents import evidence
 from at_infer.models.fusion import LABELS
 from at_infer.models.spacing import find_gaps
 from at_infer.scoring import scorer as scoring
-from at_infer.scoring.options import InputOptions
+from at_infer.scoring.options import EngineOptions, InputOptions, ScoreOptions
 from at_infer.scoring.series import Bools, SeriesState, Stretch
 from at_infer.scoring.windows import Floats
 from at_infer.tables.absent import MISSING, read_missing
 from at_infer.tables.columns import Columns
 from at_infer.tables.files import InputFile
-from at_infer.tables.frames import ArrowTable, Frame, as_file, is_table, read_frame
+from at_infer.tables.frames import ArrowTable, Frame, as_file, is_table, no_rows, read_frame
 from at_infer.tables.parts import CarriedRows
 from at_infer.tables.row_stream import Chunk, RowStream, check_columns
 
@@ -40,8 +45,22 @@ class Scorer(scoring.Scorer):
     >>> result.table.columns[-2:]
     ['score', 'is_anomaly']
 
-    One thread may use it at a time; open one for each thread.
+    Threads may share it: they take turns (a TensorRT plan stays with the thread that opened it). A call that is
+    interrupted leaves it as it was.
     """
+
+    def __init__(
+        self,
+        engine: str | Path | Engine,
+        options: ScoreOptions | None = None,
+        engine_options: EngineOptions | None = None,
+        *,
+        verbose: bool = False,
+    ) -> None:
+        """`verbose`: show how far it is, on a terminal or in a notebook."""
+        super().__init__(engine, options, engine_options)
+        self.verbose = verbose
+        self._turn = Lock()
 
     def score(
         self,
@@ -64,6 +83,11 @@ class Scorer(scoring.Scorer):
 
         An array has the columns of the model in their order; a model with a season needs `times` of its rows:
         datetime, numpy.datetime64 or ISO 8601 texts.
+
+        >>> with Scorer("model.onnx") as scorer:
+        ...     same = scorer.score(frame).score == scorer.score(frame.to_numpy()).score
+        >>> bool(same.all())
+        True
         """
         if not is_table(rows):
             if time is not None or series is not None:
@@ -75,14 +99,16 @@ class Scorer(scoring.Scorer):
         columns = chosen.columns(self.metadata, self.options.max_gap, mask=self.masks, on_grid=self.on_grid)
         frame = read_frame(rows, _names(columns))
         stream = RowStream(as_file(frame), columns)
-        run = _Run(self, columns, self.batch_size_for(stream.rows))
-        for chunk in stream.chunks():
-            run.add(chunk)
-        run.end()
-        channels, incidents = run.take(run.ready)
+        with self._turn, Bar("score", "rows", shown=self.verbose) as bar:
+            run = _Run(self, columns, self.batch_size_for(stream.rows))
+            for chunk in stream.chunks():
+                run.add(chunk)
+                bar.show(stream.read_rows, stream.rows)
+            run.end()
+            taken = run.take(run.ready)
         if self.on_grid is not None:  # the rows of the grid are others than those of the table
-            return Result.of(self, channels, incidents, None, run.keys)
-        return Result.of(self, channels, incidents, rows, frame)
+            return taken.result(self, None, taken.keys)
+        return taken.result(self, rows, frame)
 
     def stream(
         self,
@@ -96,17 +122,18 @@ class Scorer(scoring.Scorer):
         """Scores of tables that follow each other, such as record batches: one result per table that has rows.
 
         The rows get the scores they would have in one table, so a result comes when the rows that its last scores
-        depend on have come. Its incidents are those that end in it. Memory does not grow with the tables.
+        depend on have come. Its incidents are those that end in it; if some are open when all rows have a result, one
+        more without rows has them. Of a model that puts rows on a grid of times there is a result whenever rows of the
+        grid are final. Memory does not grow with the tables.
 
         >>> with Scorer("model.onnx") as scorer:
         ...     results = list(scorer.stream(frame.iter_slices(1000)))
         """
         chosen = InputOptions(time_column=time, series_column=series, no_time=no_time, one_series=one_series)
-        if self.on_grid is not None:
-            raise ConfigError("interval: tables of a stream are not put on a grid; use score, or interval='none'")
-        columns = chosen.columns(self.metadata, self.options.max_gap, mask=self.masks)
+        columns = chosen.columns(self.metadata, self.options.max_gap, mask=self.masks, on_grid=self.on_grid)
         run = _Run(self, columns, self.batch_size_for(0))
         waiting: deque[_Batch] = deque()
+        done: deque[_Batch] = deque(maxlen=1)
 
         def files() -> Iterator[InputFile]:
             for number, given in enumerate(batches):
@@ -117,21 +144,31 @@ class Scorer(scoring.Scorer):
                 yield as_file(frame, f"table {number}")
 
         def finished() -> Iterator[Result]:
-            # The last one waits for the end of the tables: what is open then is told with it.
-            while waiting and run.ready >= waiting[0].frame.height and (run.ended or len(waiting) > 1):
-                given, frame = waiting.popleft()
-                yield Result.of(self, *run.take(frame.height), given, frame)
+            if self.on_grid is not None and run.ready:  # the rows of the grid are others than those of the tables
+                taken = run.take(run.ready)
+                yield taken.result(self, None, taken.keys)
+            while self.on_grid is None and waiting and run.ready >= waiting[0].frame.height:
+                last = waiting.popleft()
+                done.append(last)
+                yield run.take(last.frame.height).result(self, *last)
 
         rest = files()
         for head in rest:
             for chunk in RowStream(head, columns).chunks(_checked(head, rest, columns)):
-                run.add(chunk)
+                with self._turn:
+                    run.add(chunk)
                 yield from finished()
-        run.end()
+        with self._turn:
+            run.end()
         yield from finished()
+        left = run.take(0)
+        if left.incidents:
+            given, frame = done.pop() if done else (None, run.keys)
+            yield left.result(self, no_rows(given), frame.head(0))
 
     def _score_array(self, rows: ArrayLike, times: Sequence[Any] | NDArray[Any] | None) -> Result:
-        channels = self.score_channels(rows, times)
+        with self._turn:
+            channels = self.score_channels(rows, times)
         missing = np.isnan(np.asarray(rows, np.float64)) if self.masks else None
         tracker, known = _tracker(self, ""), None if times is None else self._known_times(times)
         gaps = [] if known is None or self.longest_step is None else find_gaps(known, self.longest_step).tolist()
@@ -139,12 +176,29 @@ class Scorer(scoring.Scorer):
         for first, end in pairwise(sorted({0, *gaps, len(channels)})):
             events += tracker.cross_gap()
             events += _track(self, tracker, slice(first, end), channels, times, missing)
-        return Result.of(self, channels, _closed(events + tracker.end()), None, Frame())
+        spans = [Span("", 0, len(channels), 0)] if len(channels) else []
+        found = _closed(events + tracker.end())
+        return _Taken(channels, found, times, spans, Frame()).result(self, None, Frame())
 
 
 class _Batch(NamedTuple):
     given: object
     frame: Frame
+
+
+class _Taken(NamedTuple):
+    """Rows that are final."""
+
+    channels: Floats
+    incidents: list[Incident]
+    times: Any
+    """Of the rows, or their numbers; None: there are none."""
+    spans: list[Span]
+    keys: Frame
+    """Time and series of the rows."""
+
+    def result(self, scorer: scoring.Scorer, given: object, frame: Frame) -> Result:
+        return Result.of(scorer, self.channels, self.incidents, given, frame, Axis(self.times, self.spans))
 
 
 class _Run:
@@ -165,6 +219,8 @@ class _Run:
         self.stretch: Stretch | None = None
         """Of the rows that were final last."""
         self.came = self.taken = 0
+        self.begun, self.name = 0, ""
+        """Row that the series of the rows taken last begins with, and its name."""
         self.ended = False
         self.tracker = _tracker(scorer, "")
 
@@ -191,32 +247,39 @@ class _Run:
         self.ended = True
         self._collect()
 
-    def take(self, count: int) -> tuple[Floats, list[Incident]]:
+    def take(self, count: int) -> _Taken:
         """Rows that are ready, and the incidents that end in them."""
-        found = np.concatenate(self.channels)
+        nothing = np.empty((0, self.core.settings.channels), np.float32)
+        found = self.channels[0] if len(self.channels) == 1 else np.concatenate([nothing, *self.channels])
         self.channels, channels = [found[count:]], found[:count]
         self.ready -= count
-        self.keys = self.carried.take(count)
-        times = None if self.key is None else self.keys[self.key]
+        if count:
+            self.keys = self.carried.take(count)
+        times = None if self.key is None or not count else self.keys[self.key]
         columns = self.scorer.metadata.columns
-        missing = read_missing(self.keys[MISSING], columns) if MISSING in self.keys else None
+        missing = read_missing(self.keys[MISSING], columns) if MISSING in self.keys and count else None
         events: list[Event] = []
+        spans: list[Span] = []
         at = 0
         while at < count:
             if self.starts and self.starts[0][0] == self.taken + at:
                 events += self.tracker.end()
-                self.tracker = _tracker(self.scorer, self.starts.popleft()[1])
+                self.begun, self.name = self.starts.popleft()
+                self.tracker = _tracker(self.scorer, self.name)
             if self.gaps and self.gaps[0] == self.taken + at:
                 self.gaps.popleft()
                 events += self.tracker.cross_gap()
             cuts = [*(first for first, _ in islice(self.starts, 1)), *islice(self.gaps, 1)]
             end = min([count, *(cut - self.taken for cut in cuts)])
             events += _track(self.scorer, self.tracker, slice(at, end), channels, times, missing)
+            if not at or self.begun == self.taken + at:
+                spans.append(Span(self.name, at, end, self.taken + at - self.begun))
+            spans[-1] = spans[-1]._replace(end=end)
             at = end
         self.taken += count
         if self.ended and not self.ready:
             events += self.tracker.end()
-        return channels, _closed(events)
+        return _Taken(channels, _closed(events), times, spans, self.keys)
 
     def _collect(self) -> None:
         for rows in self.core.take():

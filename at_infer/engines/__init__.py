@@ -53,6 +53,14 @@ def open_engine(
 
     Nothing falls back to another device: what cannot run as asked is an error. A plan without its sidecar opens only
     with `trust`, because loading a plan runs the code in it.
+
+    >>> import numpy as np
+    >>> from at_infer import open_engine
+    >>> with open_engine("model.onnx") as engine:
+    ...     model = engine.metadata.model
+    ...     scores = engine.score(np.zeros((4, model.window, model.features), np.float32))
+    >>> scores.shape == (4, model.window)
+    True
     """
     path = Path(path)
     if not path.exists():

@@ -32,7 +32,13 @@ class Cause(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """Rows of one series that belong together, as far as they have come."""
+    """Rows of one series that belong together, as far as they have come.
+
+    >>> from at_infer import Scorer
+    >>> with Scorer("model.onnx") as scorer:
+    ...     incidents = scorer.score(frame).incidents
+    >>> longest = max((incident.rows for incident in incidents), default=0)
+    """
 
     id: str
     """Of model, series and begin: the same after a restart, in `score`, `watch` and on a cluster."""

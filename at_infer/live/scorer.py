@@ -27,8 +27,9 @@ SMALL_BATCH = 32  # windows of a small network, whose series are then worked on 
 class StreamScorer:
     """Scores rows as they come, exactly as `at-infer score --align last` scores them in a file.
 
-    >>> with StreamScorer("model.onnx") as stream:                         # doctest: +SKIP
-    ...     for row in rows:                                               # F numbers, or a mapping by column name
+    >>> from at_infer import StreamScorer
+    >>> with StreamScorer("model.onnx") as stream:
+    ...     for row in frame.iter_rows(named=True):  # F numbers, or a mapping by column name
     ...         score, is_anomaly = stream.push(row, series="pump 7")
 
     `push_many` takes rows of any series together and gives their windows to the engine in batches. With `every` K,

@@ -70,6 +70,8 @@ def load_state(path: Path, stream: "StreamScorer") -> dict[str, Any]:
             return _load(path, file, stream)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    except (ConfigError, DataError):
+        raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, MemoryError):
         raise DataError(f"{path}: is damaged; remove it to start afresh") from None
 

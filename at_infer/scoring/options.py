@@ -22,7 +22,12 @@ MissingFeature = Literal["error", "mask"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreOptions(Config):
-    """How to score; None stands for what the model has recorded."""
+    """How to score; None stands for what the model has recorded.
+
+    >>> from at_infer import Scorer, ScoreOptions
+    >>> with Scorer("model.onnx", ScoreOptions(ratio=0.001, explain="top")) as scorer:
+    ...     blamed = scorer.score(frame).columns["top_feature"]
+    """
 
     mode: ScoreMode | None = None
     temperature: float | None = None
@@ -82,7 +87,12 @@ class ScoreOptions(Config):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputOptions(Config):
-    """Which columns tell time and series; None stands for those of the training data."""
+    """Which columns tell time and series; None stands for those of the training data.
+
+    >>> from at_infer import InputOptions, score_file
+    >>> of_input = InputOptions(no_time=True, one_series=True)
+    >>> summary = score_file("data.parquet", "model.onnx", "scores.parquet", input_options=of_input)
+    """
 
     time_column: str | None = None
     series_column: str | None = None
@@ -139,7 +149,12 @@ class InputOptions(Config):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions(Config):
-    """Where an engine runs."""
+    """Where an engine runs.
+
+    >>> from at_infer import EngineOptions, Scorer
+    >>> with Scorer("model.onnx", engine_options=EngineOptions(threads=1, batch_size=16)) as scorer:
+    ...     result = scorer.score(frame)
+    """
 
     provider: Provider = "cpu"
     threads: int | None = None

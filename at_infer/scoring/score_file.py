@@ -37,7 +37,13 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run did."""
+    """What a run did.
+
+    >>> from at_infer import score_file
+    >>> summary = score_file("data.parquet", "model.onnx", "scores.parquet")
+    >>> summary.rows - summary.unscored_rows == frame.height
+    True
+    """
 
     output: str
     engine: str
@@ -97,8 +103,8 @@ def score_file(
     """Score every row of a Parquet file, folder, glob or URL and write the scores as Parquet.
 
     >>> from at_infer import score_file
-    >>> summary = score_file("data.parquet", "model.onnx", "scores.parquet")   # doctest: +SKIP
-    >>> summary.anomalies, summary.rows_per_s                                   # doctest: +SKIP
+    >>> summary = score_file("data.parquet", "model.onnx", "scores.parquet")
+    >>> share = summary.anomalies / summary.rows
 
     The output is complete or absent; an interrupted run goes on with `resume`.
     """

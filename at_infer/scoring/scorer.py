@@ -31,6 +31,7 @@ from at_infer.scoring.series import Bools
 from at_infer.scoring.settings import RowSettings
 from at_infer.scoring.windows import Floats, WindowLayout
 from at_infer.tables.clock import FOR_GAPS, NEEDED, times_to_numbers
+from at_infer.tables.frames import array_values
 from at_infer.tables.resample import OnGrid
 from at_infer.thresholds.choose import choose_for_scoring
 
@@ -45,9 +46,7 @@ class Scores(NamedTuple):
 class Scorer:
     """Scores rows in memory; `score_file` builds on it.
 
-    >>> with Scorer("model.onnx") as scorer:      # doctest: +SKIP
-    ...     scores = scorer.score(rows)           # (n, F) in the order of scorer.metadata.columns
-    ...     print(scores.is_anomaly.sum(), "anomalies")
+    `at_infer.Scorer` adds tables to it.
     """
 
     def __init__(
@@ -118,11 +117,7 @@ class Scorer:
 
     def score_channels(self, rows: ArrayLike, times: Sequence[Any] | NDArray[Any] | None = None) -> Floats:
         """The same as the scoring core gives it (n,C): the score, and what explains it if that was asked for."""
-        with np.errstate(over="ignore"):  # what is too large is found below
-            try:
-                values = np.array(rows, np.float32, ndmin=2)
-            except (TypeError, ValueError) as error:
-                raise DataError(f"rows: are not numbers ({error}); give an array, or a table with names") from None
+        values = np.atleast_2d(array_values(rows))
         features = self.metadata.model.features
         if values.ndim != 2 or values.shape[1] != features:
             raise DataError(f"rows: have shape {list(values.shape)}, the model takes (n, {features})")

@@ -39,6 +39,8 @@ def read_frame(given: object, index: Collection[str] = ()) -> pl.DataFrame:
         if _is_pandas(given):
             return _read_pandas(given, index)
         found = pl.from_arrow(given)
+    except DataError:
+        raise
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
         raise DataError(f"{WHERE}: cannot be read ({error}); give columns of plain values") from None
     if isinstance(found, pl.Series):  # DuckDB streams structs
@@ -64,6 +66,29 @@ def give_back(given: object, frame: pl.DataFrame, columns: Mapping[str, NDArray[
             given = given.append_column(name, scored[name].to_arrow())
         return given
     return scored
+
+
+def no_rows(given: object) -> object:
+    """The same kind of table without its rows."""
+    if _is_pandas(given):
+        return given.iloc[:0]  # type: ignore[attr-defined]
+    return given.slice(0, 0) if hasattr(given, "append_column") else given  # type: ignore[attr-defined]
+
+
+def array_values(given: Any, where: str = "rows") -> NDArray[np.float32]:
+    """An array or nested lists as numbers of their own, which may be changed."""
+    if hasattr(given, "nnz"):
+        raise DataError(f"{where}: sparse data are not supported; give a dense array, such as X.toarray()")
+    try:
+        with np.errstate(over="ignore"):  # what is too large is found later
+            found = np.asarray(given)
+            if found.dtype.kind == "c":
+                raise DataError(f"{where}: Complex data not supported; give real numbers")
+            return np.array(found, np.float32)
+    except DataError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{where}: are not numbers ({error}); give an array, or a table with names") from None
 
 
 def array_frame(values: NDArray[np.float32], names: Collection[str]) -> pl.DataFrame:
