@@ -143,7 +143,7 @@ def _curve(score: Floats, width: int, down: int, scale: float) -> str:
 
 def describe(said: str, plot: Plot, incidents: Sequence[Incident]) -> str:
     """HTML with a line of words, the picture, and a table of the worst incidents."""
-    worst = sorted(incidents, key=lambda one: -one.peak_score)[:MOST_INCIDENTS]
+    worst = sorted(incidents, key=lambda one: -np.nan_to_num(one.peak_score))[:MOST_INCIDENTS]
     rows = "".join(
         f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in _cells(incident))}</tr>" for incident in worst
     )
@@ -153,12 +153,14 @@ def describe(said: str, plot: Plot, incidents: Sequence[Incident]) -> str:
 
 def _cells(incident: Incident) -> list[object]:
     cause = incident.causes[0].feature if incident.causes else ""
-    return [incident.series, incident.begin, incident.end, incident.rows, f"{incident.peak_score:.4g}", cause]
+    peak = f"{incident.peak_score:.4g}" if incident.kind == "anomaly" else incident.kind
+    return [incident.series, incident.begin, incident.end, incident.rows, peak, cause]
 
 
 def _said(one: Incident) -> str:
     cause = f", {one.causes[0].feature}" if one.causes else ""
-    return f"{one.begin} to {one.end}: {one.rows} rows, peak score {one.peak_score:.4g}{cause}"
+    what = f"peak score {one.peak_score:.4g}" if one.kind == "anomaly" else one.kind
+    return f"{one.begin} to {one.end}: {one.rows} rows, {what}{cause}"
 
 
 def _highest(score: Floats) -> float:
