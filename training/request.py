@@ -117,7 +117,7 @@ class Request:
             season = "none"  # known weights know rows as they are
         return DataConfig(
             source=self.source,
-            columns=self.columns or (None if known is None else known.columns),
+            columns=self.columns if known is None else self.columns or known.columns,
             exclude=self.exclude,
             time_column=self.time_column or (None if known is None else known.time_column),
             series_column=self.series_column or (None if known is None else known.series_column),

@@ -25,6 +25,7 @@ from at_infer.cli.train import train
 from at_infer.cli.watch import watch
 from at_infer.errors import AtInferError, OutputError
 from at_infer.interrupt import signals_as_ctrl_c
+from at_infer.memory import own_memory
 from at_infer.native_stderr import speak_past_native_code
 from at_infer.output import notes_to
 
@@ -111,6 +112,7 @@ class _Stdout(io.FileIO):
 def main() -> None:
     """The command line on a standard output whose errors are one line."""
     speak_past_native_code()
+    own_memory()
     try:
         raw = _Stdout(os.dup(1), "w")
         sys.stdout = io.TextIOWrapper(

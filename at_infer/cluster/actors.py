@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from at_infer.cluster.connect import Say, first_line, ray_cluster
 from at_infer.cluster.worker import Failure, Job, Lost, Opened, WorkerSettings
 from at_infer.errors import AtInferError, ClusterError, ConfigError
+from at_infer.memory import own_memory
 
 POLL_S = 0.2
 DEATHS = 3  # of one worker, before its place is given up
@@ -47,6 +48,7 @@ class Actor:
     def __init__(self, settings: WorkerSettings, has_gpu: bool) -> None:
         # One thread pool per worker, not one per worker and CPU; polars reads this when it is first imported.
         os.environ.setdefault("POLARS_MAX_THREADS", str(settings.threads))
+        own_memory()
         from at_infer.cluster.worker import SplitWorker
 
         self.worker, self.has_gpu = SplitWorker(settings), has_gpu

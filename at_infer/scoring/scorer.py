@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from at_infer.config import split_delay
 from at_infer.engines import Engine, open_engine
 from at_infer.errors import ConfigError, DataError, EngineError
-from at_infer.memory import keep_freed_memory
 from at_infer.models.criterion import (
     feature_errors,
     fusion_rows,
@@ -55,7 +54,6 @@ class Scorer:
         options: ScoreOptions | None = None,
         engine_options: EngineOptions | None = None,
     ) -> None:
-        keep_freed_memory()
         self.options, self.engine_options = options or ScoreOptions(), engine_options or EngineOptions()
         self._workers: Executor | None = None
         self._owned = isinstance(engine, str | Path)

@@ -309,6 +309,8 @@ def test_loading_and_training_take_about_the_float32_size_of_the_data(tmp_path: 
     del frame
     program = """
 import json
+from at_infer.memory import own_memory
+own_memory()  # as commands do
 from benchmarks.peak_memory import peak_mb
 from training.data import DataConfig, load
 from training.loop import fit
