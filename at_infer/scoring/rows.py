@@ -5,17 +5,15 @@ them; what comes back is merged to one score per row, smoothed, and given out by
 Python scoring all call this.
 """
 
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from concurrent.futures import Executor
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from at_infer.errors import DataError, EngineError
 from at_infer.models.spacing import Times, find_gaps
+from at_infer.scoring.batches import Batch, BatchQueue, Until, Windows
 from at_infer.scoring.missing import Filler, MissingFeatures
 from at_infer.scoring.series import (
     Bools,
@@ -30,37 +28,8 @@ from at_infer.scoring.series import (
 from at_infer.scoring.settings import RowSettings
 from at_infer.scoring.windows import Floats, Starts
 
-READY = 4  # batches that wait for the engine, or for what comes behind it, while the other is busy
-
 ScoreWindows = Callable[[Floats], Floats]
 """Raw windows (B,N,F) -> what the engine says of each row (B,N,C)."""
-
-
-class _Windows(NamedTuple):
-    """Windows of one stretch in a batch."""
-
-    stretch: Stretch
-    starts: Starts
-    bad: Bools
-
-
-class _Until(NamedTuple):
-    """So many rows of the stretch have come."""
-
-    stretch: Stretch
-    rows: int
-
-
-@dataclass(slots=True)
-class _Batch:
-    """Windows waiting for the engine, and what to do with their scores."""
-
-    windows: Floats
-    filled: int = 0
-    rows: int = 0
-    """How many rows of the input had come when it was full."""
-    work: list[_Windows | _Until | Stretch] = field(default_factory=list)
-    """In order: windows of a stretch, rows that have come, or the end of a stretch."""
 
 
 class RowScorer:
@@ -87,12 +56,8 @@ class RowScorer:
         # A row that is still wanted may depend on this many rows before it.
         self.skip_before = skip_rows - settings.lookback
         self.width = len(settings.columns) * (1 + settings.mask)
-        self.batch_shape = (batch_size, self.layout.window, self.width)
-        self.batch = _Batch(np.empty(self.batch_shape, np.float32))
-        self.workers, self.most_under_way = workers, lanes + READY
-        self.under_way: deque[tuple[_Batch, Future[Floats]]] = deque()
-        """Batches in the engine, in order."""
-        self.spare: list[_Batch] = []
+        shape = (batch_size, self.layout.window, self.width)
+        self.batches = BatchQueue(self._scored, self._merge, shape, workers=workers, lanes=lanes)
         self.counts = ScoringCounts()
         self.ready: list[ScoredRows] = []
 
@@ -174,7 +139,7 @@ class RowScorer:
             stretch.next_start = int(starts[-1]) + stride
         scored = stretch.next_start - stride + n if stretch.next_start else 0  # rows that end a window, or are before
         if self.layout.align == "last" and scored < stretch.rows:
-            self.batch.work.append(_Until(stretch, stretch.rows))
+            self.batches.batch.work.append(Until(stretch, stretch.rows))
         keep = min(n, len(stretch.buffer))
         stretch.buffer, stretch.bad = stretch.buffer[-keep:], stretch.bad[-keep:]
 
@@ -184,21 +149,15 @@ class RowScorer:
             self._short(stretch)
         elif stretch.rows - n > stretch.next_start - self.layout.stride and self.layout.align == "window":
             self._enqueue(stretch, np.array([stretch.rows - n], np.int64))
-        self.batch.work.append(stretch)
+        self.batches.batch.work.append(stretch)
 
     def flush(self) -> None:
         """Score what is waiting."""
-        if self.batch.work:
-            if self.under_way:
-                self._run_batch()
-            else:  # nothing else to do meanwhile
-                self.batch.rows = self.counts.rows
-                self._merge(self.batch, self._scored(self.batch))
-        self.settle()
+        self.batches.flush(self.counts.rows)
 
     def settle(self) -> None:
         """Wait for full batches that are in the engine."""
-        self._finish(0)
+        self.batches.settle()
 
     def take(self) -> list[ScoredRows]:
         """Scores that are final; each row is given out once, the rows of a series in order."""
@@ -234,48 +193,29 @@ class RowScorer:
             before = np.concatenate([[0], np.cumsum(stretch.bad)])
             bad = before[at + n] > before[at]
         self._count(stretch, starts, bad, self.counts.rows)
-        done = 0
+        done, step = 0, self.layout.stride
         while done < len(starts):
-            batch = self.batch
-            count = min(len(batch.windows) - batch.filled, len(starts) - done)
+            batch = self.batches.batch
+            count = min(batch.room, len(starts) - done)
             part = slice(done, done + count)
-            step = self.layout.stride
             chosen = views[at[done] : at[done] + (count - 1) * step + 1 : step]
-            batch.windows[batch.filled : batch.filled + count] = chosen.transpose(0, 2, 1)
-            batch.work.append(_Windows(stretch, starts[part], bad[part]))
-            batch.filled += count
+            batch.add(Windows(stretch, starts[part], bad[part]), chosen.transpose(0, 2, 1))
             done += count
-            if batch.filled == len(batch.windows):
-                self._run_batch()
+            if not batch.room:
+                self.batches.send(self.counts.rows)
 
-    def _run_batch(self) -> None:
-        """Give the batch to the engine, and merge those before it that are ready."""
-        batch = self.batch
-        batch.rows = self.counts.rows
-        if self.workers is None:
-            self._merge(batch, self._scored(batch))
-            return
-        self.under_way.append((batch, self.workers.submit(self._scored, batch)))
-        self.batch = self.spare.pop() if self.spare else _Batch(np.empty(self.batch_shape, np.float32))
-        self._finish(self.most_under_way)
-
-    def _finish(self, most: int) -> None:
-        """Merge batches in order, until at most so many are under way."""
-        while self.under_way and (len(self.under_way) > most or self.under_way[0][1].done()):
-            batch, scores = self.under_way[0]
-            self._merge(batch, scores.result())  # a batch that failed stays, so that none behind it is merged
-            self.under_way.popleft()
-            self.spare.append(batch)
-
-    def _scored(self, batch: _Batch) -> Floats:
-        if not self._wanted(batch):
-            return np.zeros((batch.filled, self.layout.window, self.settings.window_channels), np.float32)
+    def _scored(self, batch: Batch) -> Floats:
+        n = self.layout.window
+        if not batch.filled or batch.span(n)[1] <= self.skip_before:  # an earlier run has scored what depends on it
+            return np.zeros((batch.filled, n, self.settings.window_channels), np.float32)
         try:
             return self.score(batch.windows[: batch.filled])
         except EngineError as error:
-            raise EngineError(f"{self._rows_of_batch(batch)}: {error}") from None
+            first, end = batch.span(n)
+            last = min(end, batch.rows) - 1  # a padded series ends before its window
+            raise EngineError(f"rows {first} to {last}: {error}") from None
 
-    def _merge(self, batch: _Batch, scores: Floats) -> None:
+    def _merge(self, batch: Batch, scores: Floats) -> None:
         """From scores of windows to scores of rows."""
         done = 0
         merged: list[tuple[Stretch, Floats]] = []
@@ -286,9 +226,9 @@ class RowScorer:
                         self._add(merged)
                         self._emit(item, item.finisher.add(item.merger.end(item.rows)))
                         self._emit(item, item.finisher.end())
-                    case _Until(stretch, rows):
+                    case Until(stretch, rows):
                         merged.append((stretch, stretch.merger.until(rows)))
-                    case _Windows(stretch, starts, bad):
+                    case Windows(stretch, starts, bad):
                         of_windows = scores[done : done + len(starts)]
                         done += len(starts)
                         bad = bad | self._without_score(batch, stretch, starts, of_windows, bad)
@@ -297,8 +237,6 @@ class RowScorer:
                         merged.append((stretch, stretch.merger.add(starts, of_windows)))
         finally:
             self._add(merged)  # what is final before a row that cannot be scored stays so
-        batch.filled = 0
-        batch.work.clear()
 
     def _add(self, merged: list[tuple[Stretch, Floats]]) -> None:
         """The last step of merged rows, of several series at once."""
@@ -306,13 +244,6 @@ class RowScorer:
         for (stretch, _), rows in zip(merged, found, strict=True):
             self._emit(stretch, rows)
         merged.clear()
-
-    def _wanted(self, batch: _Batch) -> bool:
-        """Does a row that an earlier run has not scored depend on this batch?"""
-        if not batch.filled:
-            return False
-        last = next(item for item in reversed(batch.work) if isinstance(item, _Windows))
-        return last.stretch.first_row + int(last.starts[-1]) + self.layout.window > self.skip_before
 
     def _count(self, stretch: Stretch, starts: Starts, bad: Bools, rows: int, *, again: bool = False) -> None:
         """Count windows when so many rows have come, or with `again` only what has turned out to be bad."""
@@ -331,7 +262,7 @@ class RowScorer:
         for j in np.flatnonzero(mask.any(axis=0)).tolist():
             self.counts.missing[j] = self.counts.missing.get(j, 0) + int(mask[:, j].sum())
 
-    def _without_score(self, batch: _Batch, stretch: Stretch, starts: Starts, scores: Floats, bad: Bools) -> Bools:
+    def _without_score(self, batch: Batch, stretch: Stretch, starts: Starts, scores: Floats, bad: Bools) -> Bools:
         """Windows whose values are so large that the engine overflows: bad like those with a bad row, or an error."""
         if self.settings.on_bad_rows == "keep":
             return np.zeros(len(starts), np.bool_)
@@ -346,14 +277,6 @@ class RowScorer:
                 )
             self._count(stretch, starts, overflown, batch.rows, again=True)
         return overflown
-
-    def _rows_of_batch(self, batch: _Batch) -> str:
-        """For messages."""
-        groups = [item for item in batch.work if isinstance(item, _Windows)]
-        first, last = groups[0], groups[-1]
-        begin = first.stretch.first_row + int(first.starts[0])
-        end = last.stretch.first_row + int(last.starts[-1]) + self.layout.window
-        return f"rows {begin} to {min(end, batch.rows) - 1}"  # a padded series ends before its window
 
     def _emit(self, stretch: Stretch, rows: Floats) -> None:
         if len(rows):

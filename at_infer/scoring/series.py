@@ -91,31 +91,30 @@ class Stretch:
 
     def recall(self, kept: dict[str, Any]) -> None:
         """Go on where `remember` was asked."""
-        self.rows, self.next_start, self.buffer = kept["rows"], kept["next_start"], kept["buffer"]
-        self.bad = np.zeros(len(self.buffer), np.bool_)
-        if self.rows:
-            self.filler.last = self.buffer[-1, : len(self.filler.mean)].copy()
-        if self.missing is not None:
-            self.missing.recall(kept)
-        assert isinstance(self.merger, LastOfWindow), "only rows that are scored one by one have a memory"
-        self.merger.done = max(0, self.rows - self.merger.delay)
+        self.next_start = kept["next_start"]
+        merger = self._hold(kept, kept["buffer"], kept["rows"])
         if "tail" in kept:
-            self.merger.tail, self.merger.tail_first = kept["tail"], kept["tail_first"]
+            merger.tail, merger.tail_first = kept["tail"], kept["tail_first"]
         own = "finisher."
         self.finisher.recall({name.removeprefix(own): v for name, v in kept.items() if name.startswith(own)})
 
     def go_on_behind(self, kept: dict[str, Any], most: int) -> int:
         """As of the series."""
-        rows: Floats = kept["buffer"][-most:]
-        self.rows, self.buffer, self.bad = len(rows), rows.copy(), np.zeros(len(rows), np.bool_)
-        if self.rows:
-            self.filler.last = self.buffer[-1, : len(self.filler.mean)].copy()
+        rows: Floats = kept["buffer"][-most:].copy()
+        merger = self._hold(kept, rows, len(rows))
+        self.finisher.add(np.full((merger.done, merger.tail.shape[1]), np.nan, np.float32))
+        return self.rows - merger.done
+
+    def _hold(self, kept: dict[str, Any], buffer: Floats, rows: int) -> LastOfWindow:
+        """The last of so many rows, none of them bad."""
+        self.rows, self.buffer, self.bad = rows, buffer, np.zeros(len(buffer), np.bool_)
+        if rows:
+            self.filler.last = buffer[-1, : len(self.filler.mean)].copy()
         if self.missing is not None:
             self.missing.recall(kept)
         assert isinstance(self.merger, LastOfWindow), "only rows that are scored one by one have a memory"
-        self.merger.done = max(0, self.rows - self.merger.delay)
-        self.finisher.add(np.full((self.merger.done, self.merger.tail.shape[1]), np.nan, np.float32))
-        return self.rows - self.merger.done
+        self.merger.done = max(0, rows - self.merger.delay)
+        return self.merger
 
 
 class ScoredRows(NamedTuple):
