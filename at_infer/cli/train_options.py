@@ -1,0 +1,154 @@
+"""Options of `at-infer train`: data, network, training and score."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from at_infer import config
+from at_infer.cli.options import panel, score_option
+
+data_option, model_option, training_option = panel("Data"), panel("Model"), panel("Training")
+DEFAULT = config.TrainConfig()
+PRESET = "the preset's"
+
+Columns = Annotated[str | None, data_option(help="Features, comma separated. Default: every numeric column.")]
+Exclude = Annotated[str | None, data_option(help="Columns that are not features, comma separated.")]
+TimeColumn = Annotated[str | None, data_option(help="Checked to rise; not a feature.")]
+SeriesColumn = Annotated[str | None, data_option(help="Tells series apart; windows never cross a change of it.")]
+Validation = Annotated[
+    str,
+    data_option(help="Share at the end of each series (more, if that is less than a window), or another Parquet file."),
+]
+Fill = Annotated[
+    config.Fill | None,
+    data_option(help="Missing values: refuse, repeat the last value, or the mean.", show_default="error"),
+]
+Season = Annotated[
+    config.SeasonChoice | None,
+    data_option(
+        help="Subtract a profile by time of day or week (--time-column) from the columns that show one, from none, "
+        "or a daily or weekly one from all.",
+        show_default="auto; none with --preset paper",
+    ),
+]
+MaxGap = Annotated[
+    str | None,
+    data_option(
+        help="Windows never cross more usual steps of time than this between two rows; none: they do.",
+        metavar="K|none",
+        show_default="3, if the rows come regularly",
+    ),
+]
+Interval = Annotated[
+    str | None,
+    data_option(
+        help="Put the rows on a grid first: one row per interval of --time-column; recorded for scoring.",
+        metavar="30s|5m|1h|none",
+        show_default="none; that of --from",
+    ),
+]
+Resample = Annotated[
+    Literal["mean", "last"] | None,
+    data_option(help="With --interval: the mean of the values in an interval, or the last.", show_default="mean"),
+]
+
+Preset = Annotated[
+    str | None,
+    model_option(
+        help="Network and training together: default (64 wide, 1 layer, counted in steps) or paper (512 wide, 3 "
+        "layers, 10 epochs, the published network).",
+        metavar="default|paper",
+        show_default="default",
+    ),
+]
+Window = Annotated[int | None, model_option(help="Rows of a window.", show_default="100")]
+Width = Annotated[int | None, model_option(help="Channels.", show_default=PRESET)]
+Heads = Annotated[int | None, model_option(help="Attention heads.", show_default=PRESET)]
+Layers = Annotated[int | None, model_option(help="Layers.", show_default=PRESET)]
+FeedForward = Annotated[int | None, model_option(help="Feed-forward channels.", show_default="--width")]
+Prior = Annotated[config.Prior | None, model_option(help="Kernel of the prior association.", show_default="gaussian")]
+Padding = Annotated[
+    config.Padding | None,
+    model_option(
+        help="Neighbour of the window's edge rows: the row itself, or the other end as in the published code.",
+        show_default="replicate; circular with --preset paper",
+    ),
+]
+
+FromCheckpoint = Annotated[
+    Path | None,
+    training_option(
+        "--from",
+        help="Checkpoint to start from: its network, weights, columns and score, in a fifth of the steps. Scaler, "
+        "validation statistics and thresholds are those of the new rows.",
+    ),
+]
+MaxSteps = Annotated[
+    int | None,
+    training_option(
+        help="Budget: at most this many steps. Training ends earlier if the validation loss has stopped falling.",
+        show_default=f"{DEFAULT.max_steps}; a fifth of it with --from",
+    ),
+]
+Epochs = Annotated[
+    int | None,
+    training_option(help="Budget in passes over the training windows instead.", show_default="10 with --preset paper"),
+]
+Patience = Annotated[
+    int | None,
+    training_option(
+        help="The validation loss has stopped falling after this many evaluations without a better one (every "
+        f"{DEFAULT.evaluate_every} steps; with --preset paper every epoch).",
+        show_default=PRESET,
+    ),
+]
+LearningRate = Annotated[float | None, training_option(help="Of Adam.", show_default=PRESET)]
+BatchSize = Annotated[int | None, training_option(help="Windows per step.", show_default="32")]
+Stride = Annotated[
+    int | None,
+    training_option(
+        help="Rows from one training window to the next.",
+        show_default="1; with --preset paper the window, no overlap",
+    ),
+]
+Strategy = Annotated[
+    config.Strategy | None,
+    training_option(help="Minimax, direct maximisation, or reconstruction only.", show_default="minimax"),
+]
+Lambda = Annotated[
+    float | None, training_option("--lambda", help="Weight of the discrepancy in the loss.", show_default="3")
+]
+HeadRule = Annotated[
+    config.HeadRule | None,
+    training_option(
+        help="Discrepancy: heads averaged first (paper; exact: without a floor), or per head (published code).",
+        show_default="paper",
+    ),
+]
+Distance = Annotated[config.Distance | None, training_option(help="Distance of the associations.", show_default="kl")]
+Layer = Annotated[int | None, training_option(help="Use the discrepancy of one layer, from 0. Default: all.")]
+Seed = Annotated[int | None, training_option(help="Same seed, same weights.", show_default="0")]
+
+ScoreMode = Annotated[
+    config.ScoreMode | None,
+    score_option(help="Score to record; see docs/method.md.", show_default="fusion of several views"),
+]
+Temperature = Annotated[float | None, score_option(help="Of mode published.", show_default="50")]
+Smooth = Annotated[
+    int | None, score_option(help="Moving mean of the score over so many rows.", show_default="1 for a named mode")
+]
+NormaliseErrors = Annotated[
+    bool | None,
+    score_option(
+        "--normalise-errors/--no-normalise-errors",
+        help="Divide each feature's error by its mean on the validation part; not in modes paper and published.",
+        show_default="not for a named mode",
+    ),
+]
+Level = Annotated[
+    config.Level | None,
+    score_option(
+        help="Of mode fusion: compare levels with the recent past, with the training data, or not at all.",
+        show_default="recent",
+    ),
+]
+Ratio = Annotated[float, score_option(help="Threshold: share of validation rows above it.")]
