@@ -4,7 +4,7 @@ import copy
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,6 +20,7 @@ from at_infer.errors import CheckpointError, ExportError
 from at_infer.installed import install_extra
 from at_infer.models.copies import sealed
 from at_infer.models.kinds import Flavour
+from at_infer.models.knowledge import Knowledge
 from at_infer.models.metadata import FORMAT, Graph, Metadata
 from at_infer.models.statistics import find_validation
 from at_infer.output import check_writable
@@ -236,32 +237,21 @@ def _make(
     fp32_ops = FP32_OPS_BESIDE_PRODUCTS if config.on_turing else FP32_OPS
     if config.precision == "fp32":
         fp32_ops = "all"
+    known = {entry.name: getattr(checkpoint, entry.name) for entry in fields(Knowledge)}
+    known |= {"discrepancy": discrepancy, "score": score, "validation": validation}
     metadata = Metadata(
         format=FORMAT,
         at_infer=__version__,
         checkpoint_sha256=checkpoint_sha256,
         parent_sha256=checkpoint.train.get("parent_sha256"),
         graph=graph,
-        model=checkpoint.model,
-        columns=checkpoint.columns,
-        time_column=checkpoint.time_column,
-        series_column=checkpoint.series_column,
-        scaler=checkpoint.scaler,
-        fill=checkpoint.fill,
-        discrepancy=discrepancy,
-        score=score,
         alignment=ALIGNMENT,
-        quantile_levels=checkpoint.quantile_levels,
-        validation=validation,
-        normal=checkpoint.normal,
-        season=checkpoint.season,
-        spacing=checkpoint.spacing,
-        grid=checkpoint.grid,
         precision=config.precision,
         fp32_ops=fp32_ops,
         batch=None,
         parity=figures,
         engine=None,
+        **known,
     )
     return model, metadata
 

@@ -11,12 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from at_infer.config import Align, DiscrepancyConfig, Fill, ModelConfig, ScoreConfig
 from at_infer.errors import AtInferError, CheckpointError
 from at_infer.models.agreement import check_knowledge
-from at_infer.models.season import Season
-from at_infer.models.spacing import Grid, Spacing
-from at_infer.models.statistics import Normal, Scaler, ValidationRecord, find_validation, upgrade_validation
+from at_infer.models.knowledge import Knowledge
+from at_infer.models.statistics import upgrade_validation
 from at_infer.output import atomic_path
 from at_infer.untrusted import check_regular, typed_fields
 from training.model import AnomalyTransformer
@@ -25,36 +23,12 @@ FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class Checkpoint(Knowledge):
     """A trained model and all that scoring with it needs."""
 
-    model: ModelConfig
     state_dict: dict[str, Tensor]
-    columns: list[str]
-    time_column: str | None
-    series_column: str | None
-    scaler: Scaler
-    fill: Fill
-    """What to do with missing values, in training and again when scoring."""
-    discrepancy: DiscrepancyConfig
-    score: ScoreConfig
-    quantile_levels: list[float]
-    validation: list[ValidationRecord]
-    """Threshold, and quantiles of the validation scores at `quantile_levels`, for each way to score a row."""
-    normal: Normal | None
-    """What is usual on the validation part, for modes that compare with it; None in checkpoints of earlier versions."""
-    season: Season | None = None
-    """Subtracted from raw rows before they are scaled; None: the rows have none."""
-    spacing: Spacing | None = None
-    """Usual time from row to row, which tells gaps; None: not known."""
-    grid: Grid | None = None
-    """Times that rows are put on before anything else; None: they stay as they are."""
     train: dict[str, Any]
     """TrainConfig, data, versions, sha256 of the checkpoint it started from, history per step and per evaluation."""
-
-    def validation_of(self, align: Align = "window", delay: int = 0) -> ValidationRecord:
-        """The record of rows that are scored like this; of whole windows, if there is none."""
-        return find_validation(self.validation, align, delay)
 
     def network(self) -> AnomalyTransformer:
         """The network with its weights, ready to score."""
@@ -64,28 +38,7 @@ class Checkpoint:
 
     def save(self, path: Path) -> None:
         """Write the checkpoint, or nothing."""
-        write_tensors(
-            path,
-            {
-                "format": FORMAT,
-                "model": self.model.to_dict(),
-                "state_dict": self.state_dict,
-                "columns": self.columns,
-                "time_column": self.time_column,
-                "series_column": self.series_column,
-                "scaler": self.scaler.to_dict(),
-                "fill": self.fill,
-                "discrepancy": self.discrepancy.to_dict(),
-                "score": self.score.to_dict(),
-                "quantile_levels": self.quantile_levels,
-                "validation": [record.to_dict() for record in self.validation],
-                "normal": None if self.normal is None else self.normal.to_dict(),
-                "season": None if self.season is None else self.season.to_dict(),
-                "spacing": None if self.spacing is None else self.spacing.to_dict(),
-                "grid": None if self.grid is None else self.grid.to_dict(),
-                "train": self.train,
-            },
-        )
+        write_tensors(path, {"format": FORMAT, **self.to_dict()})
 
     @classmethod
     def load(cls, path: Path) -> "Checkpoint":

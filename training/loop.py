@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from at_infer.config import Fill, ModelConfig, ScoreConfig, TrainConfig
+from at_infer.config import Fill, ModelConfig, ScoreConfig, Strategy, TrainConfig
 from at_infer.errors import ConfigError, DataError
 from at_infer.interrupt import Interrupt
 from training.checkpoint import Checkpoint
@@ -177,23 +177,26 @@ class _Run:
             raise KeyboardInterrupt
 
     def _step(self, x: Tensor) -> Objective:
-        with self._autocast():
-            x_hat, associations = self.forward(x)
-        losses = objective(
-            x,
-            x_hat,
-            associations,
-            discrepancy=self.config.discrepancy,
-            strategy=self.config.strategy,
-            lambda_=self.config.lambda_,
-            prior=self.prior,
-        )
+        losses = self._losses(x, self.config.strategy, self.config.lambda_)
         state = self.state
         state.optimizer.zero_grad(set_to_none=True)
         state.scaler.scale(losses.loss).backward()
         state.scaler.step(state.optimizer)
         state.scaler.update()
         return losses
+
+    def _losses(self, x: Tensor, strategy: Strategy, lambda_: float) -> Objective:
+        with self._autocast():
+            x_hat, associations = self.forward(x)
+        return objective(
+            x,
+            x_hat,
+            associations,
+            discrepancy=self.config.discrepancy,
+            strategy=strategy,
+            lambda_=lambda_,
+            prior=self.prior,
+        )
 
     def _evaluate(self, observe: Observer, windows_per_s: float) -> None:
         """Validate, remember the best weights, decide whether to go on."""
@@ -223,17 +226,7 @@ class _Run:
         for starts in self.evaluated_starts.split(self.config.batch_size):
             self._stop_if_asked()
             x = self._windows(self.validation_values, starts)
-            with self._autocast():
-                x_hat, associations = self.forward(x)
-            losses = objective(
-                x,
-                x_hat,
-                associations,
-                discrepancy=self.config.discrepancy,
-                strategy="reconstruction",
-                lambda_=0.0,
-                prior=self.prior,
-            )
+            losses = self._losses(x, "reconstruction", 0.0)
             total["reconstruction"] += losses.reconstruction.item() * len(starts)
             total["discrepancy"] += losses.discrepancy.item() * len(starts)
         return {name: value / len(self.evaluated_starts) for name, value in total.items()}

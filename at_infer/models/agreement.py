@@ -3,52 +3,16 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
-from at_infer.config import DiscrepancyConfig, ModelConfig
+from at_infer.config import ModelConfig
 from at_infer.errors import ConfigError
-from at_infer.models.season import Season
-from at_infer.models.statistics import Normal, Scaler, ValidationRecord, ViewStatistics
+from at_infer.models.knowledge import Knowledge
+from at_infer.models.statistics import Normal, ValidationRecord, ViewStatistics
 from at_infer.models.views import AHEAD, NEXT, VIEWS
 
 ROUNDING = 1e-6  # relative: interpolated quantiles may fall by a rounding error
 CENTRED = ("activity next", "activity ahead")
-
-
-class Knowledge(Protocol):
-    """What a checkpoint and the metadata of an exported model have in common."""
-
-    @property
-    def model(self) -> ModelConfig:
-        """The shape of the network."""
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the features."""
-
-    @property
-    def scaler(self) -> Scaler:
-        """Mean and scale of each."""
-
-    @property
-    def discrepancy(self) -> DiscrepancyConfig:
-        """How associations are compared."""
-
-    @property
-    def quantile_levels(self) -> list[float]:
-        """Of the validation scores."""
-
-    @property
-    def validation(self) -> list[ValidationRecord]:
-        """Thresholds and quantiles."""
-
-    @property
-    def normal(self) -> Normal | None:
-        """Validation statistics."""
-
-    @property
-    def season(self) -> Season | None:
-        """Daily profile."""
 
 
 def check_knowledge(known: Knowledge) -> None:

@@ -5,12 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
-from at_infer.config import Align, DiscrepancyConfig, Fill, ModelConfig, ScoreConfig
 from at_infer.errors import AtInferError, ConfigError, EngineError
 from at_infer.models.agreement import check_knowledge
-from at_infer.models.season import Season
-from at_infer.models.spacing import Grid, Spacing
-from at_infer.models.statistics import Normal, Scaler, ValidationRecord, find_validation, upgrade_validation
+from at_infer.models.knowledge import Knowledge
+from at_infer.models.statistics import ValidationRecord, upgrade_validation
 from at_infer.untrusted import load_json, typed_fields
 
 FORMAT = 2
@@ -24,7 +22,7 @@ ADDED = ("normal", "parent_sha256", "season", "spacing", "grid")  # None in mode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Metadata:
+class Metadata(Knowledge):
     """Everything a runtime needs to use a model, and everything a person needs to trust it."""
 
     format: int
@@ -36,32 +34,8 @@ class Metadata:
     """Of the checkpoint that this one was trained from (`train --from`), if any."""
     graph: Graph
     """`score`: windows in, scores out. `associations`: reconstruction and the associations of every layer."""
-    model: ModelConfig
-    columns: list[str]
-    """Names of the features, in order."""
-    time_column: str | None
-    series_column: str | None
-    """Time and series column of the training data; scoring expects them too."""
-    scaler: Scaler
-    """Already inside the graph, which takes raw values; needed to read `reconstruction`, which is scaled."""
-    fill: Fill
-    """What to do with missing values before the graph sees them."""
-    discrepancy: DiscrepancyConfig
-    """How the graph compares associations."""
-    score: ScoreConfig
     alignment: str
     """How windows are laid over rows and which window scores a row."""
-    quantile_levels: list[float]
-    validation: list[ValidationRecord]
-    """Threshold, and quantiles of the validation scores at `quantile_levels`, for each way to score a row."""
-    normal: Normal | None
-    """Validation statistics, for modes that need them; None if not measured."""
-    season: Season | None = None
-    """To subtract from raw rows before the graph, by their times; None: the rows go in as they are."""
-    spacing: Spacing | None = None
-    """Of rows in time, which tells gaps; None if the training data had no time that can be subtracted."""
-    grid: Grid | None = None
-    """Times that rows are put on before anything else; None: they stay as they are."""
     precision: str
     fp32_ops: str
     """What stays in float32 in a graph of lower precision."""
@@ -72,23 +46,11 @@ class Metadata:
     engine: dict[str, Any] | None
     """Of a plan: flavour, version, compute capabilities, sha256 of the plan and of its ONNX file."""
 
-    def validation_of(self, align: Align = "window", delay: int = 0) -> ValidationRecord:
-        """The record of rows that are scored like this; of whole windows, if there is none."""
-        return find_validation(self.validation, align, delay)
-
     def with_validation(self, record: ValidationRecord) -> Self:
         """The same with another record, in place of one for the same way to score."""
         others = [one for one in self.validation if (one.align, one.delay) != (record.align, record.delay)]
         records = sorted([*others, record], key=lambda one: (one.align != "window", one.delay))
         return replace(self, validation=records)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values only."""
-        values = {
-            entry.name: value.to_dict() if hasattr(value := getattr(self, entry.name), "to_dict") else value
-            for entry in fields(self)
-        }
-        return values | {"validation": [record.to_dict() for record in self.validation]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], source: str) -> Self:

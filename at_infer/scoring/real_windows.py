@@ -1,14 +1,10 @@
 """Windows of a data file as a model would score them, to check or calibrate engines on."""
 
-from typing import Protocol
-
 import numpy as np
 
-from at_infer.config import Fill, ModelConfig
 from at_infer.errors import DataError
-from at_infer.models.season import Season
-from at_infer.models.spacing import MAX_GAP, Grid, Spacing
-from at_infer.models.statistics import Scaler
+from at_infer.models.knowledge import Knowledge
+from at_infer.models.spacing import MAX_GAP
 from at_infer.scoring.missing import Filler
 from at_infer.scoring.windows import Floats, window_starts
 from at_infer.tables import read_table
@@ -17,47 +13,7 @@ from at_infer.tables.keys import open_files
 from at_infer.tables.resample import OnGrid
 
 
-class WindowedModel(Protocol):
-    """What of a checkpoint or of an exported model says how its windows are made."""
-
-    @property
-    def model(self) -> ModelConfig:
-        """Shape of the network."""
-
-    @property
-    def columns(self) -> list[str]:
-        """Features, in order."""
-
-    @property
-    def series_column(self) -> str | None:
-        """Windows never cross a change of it."""
-
-    @property
-    def time_column(self) -> str | None:
-        """Of a model with a season: tells the time of day."""
-
-    @property
-    def season(self) -> Season | None:
-        """Subtracted from the rows."""
-
-    @property
-    def spacing(self) -> Spacing | None:
-        """Tells which empty steps of a grid are filled."""
-
-    @property
-    def grid(self) -> Grid | None:
-        """Times that rows are put on."""
-
-    @property
-    def scaler(self) -> Scaler:
-        """Its mean fills gaps."""
-
-    @property
-    def fill(self) -> Fill:
-        """Policy for missing values."""
-
-
-def real_windows(source: str, model: WindowedModel, *, most: int | None = None) -> Floats:
+def real_windows(source: str, model: Knowledge, *, most: int | None = None) -> Floats:
     """Windows (B,N,F) side by side as the graph takes them: without season, gaps filled; at most `most`, spread out.
 
     The series column of the model counts if the file has it; rows that fill no window are left out.
