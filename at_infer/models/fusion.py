@@ -59,7 +59,7 @@ def views_of(level: Level) -> tuple[View, ...]:
 
 
 class Normalised:
-    """Signed views (...,F,6,n) -> deviations in units of validation statistics (...,F,V,n)."""
+    """Signed views (...,F,V,n) -> deviations in units of validation statistics (...,F,V,n)."""
 
     def __init__(self, known: ViewScale, level: Level) -> None:
         names = ["fixed level" if view == "level" and level == "fixed" else view for view in views_of(level)]
@@ -77,7 +77,7 @@ class Normalised:
 
 
 def measure_views(views: Floats, residuals: Floats) -> ViewScale:
-    """Statistics of views (F,6,n) of validation rows, the level against its recent past, and of residuals (F,n)."""
+    """Statistics of views (F,V,n) of validation rows, the level against its recent past, and of residuals (F,n)."""
     found: dict[str, Floats] = dict(zip([*VIEWS, "fixed level"], [*views.swapaxes(0, 1), residuals], strict=True))
     activities = [name for name in found if name.startswith("activity")]
     centre = {name: found[name].mean(axis=1, dtype=np.float64).tolist() for name in activities}
@@ -213,7 +213,7 @@ class Fusion:
         return [root * weight[:, None] for root in roots]
 
     def score_views(self, views: Floats, *, end: bool) -> Floats:
-        """Signed views (F,6,n) -> rows (m,C) that are final."""
+        """Signed views (F,V,n) -> rows (m,C) that are final."""
         deviations = self.normalised(views)
         if self.mask:
             begin, self.viewed = self.viewed, self.viewed + deviations.shape[-1]

@@ -38,7 +38,10 @@ class Remembering:
 View = Literal["shape", "next", "ahead", "activity next", "activity ahead", "level"]
 
 VIEWS: tuple[View, ...] = get_args(View)
-"""The level is the last one, so that it can be left out."""
+"""The level is last, so that it can be left out; before it stand both activities, before them both predictions."""
+AT_ONCE = len(VIEWS) - 2
+"""Views that are known with the row itself: all but activity."""
+NEXT_AT, ACTIVITY_AT = VIEWS.index("next"), VIEWS.index("activity next")
 NEXT, AHEAD = range(1, 21), range(5, 25)
 """Lags of the rows that the two linear predictions see."""
 ACTIVITY = 50
@@ -268,16 +271,16 @@ class SeriesViews:
         self.levels: Sequence[RecentLevel] | None = None
         """Of series that advance together."""
         self.means = MovingMeans([(half, 0 if causal else ACTIVITY - 1 - half)])
-        self.waiting = np.zeros((features, 4, self.means.after), np.float32)
-        """Views that are known while activity is not: shape, both predictions, level."""
+        self.waiting = np.zeros((features, AT_ONCE, self.means.after), np.float32)
+        """Views that are known while activity is not."""
 
     def add(self, x: Floats, residual: Floats, shape: Floats, *, end: bool = False) -> Floats:
-        """Scaled rows, their residuals and shapes, each (F,n) -> views (F,6,m) of rows that are known now."""
+        """Scaled rows, their residuals and shapes, each (F,n) -> views (F,V,m) of rows that are known now."""
         rows, seen = x.shape[-1], self.means.seen
         known, self.past = append(self.past, x)
-        new = np.empty((*x.shape[:-1], 4, rows), np.float32)
-        new[..., 0, :] = shape
-        for k, (lags, (coefficients, usual)) in enumerate(self.predictions, start=1):
+        new = np.empty((*x.shape[:-1], AT_ONCE, rows), np.float32)
+        new[..., VIEWS.index("shape"), :] = shape
+        for k, (lags, (coefficients, usual)) in enumerate(self.predictions, start=NEXT_AT):
             new[..., k, :] = prediction_errors(known, rows, lags, coefficients)
             if seen < max(lags):
                 new[..., k, : max(lags) - seen] = usual[:, None]
@@ -285,17 +288,17 @@ class SeriesViews:
             level: Any = RecentLevel.step_together(self.levels, residual)
         else:
             level = 0 if self.level is None else self.level.of(residual)
-        np.subtract(residual, level, out=new[..., 3, :])
-        (activity,) = self.means.add(np.square(new[..., 1:3, :]), end=end)
+        np.subtract(residual, level, out=new[..., -1, :])
+        (activity,) = self.means.add(np.square(new[..., NEXT_AT:ACTIVITY_AT, :]), end=end)
         if self.means.after:
             new = np.concatenate([self.waiting, new], axis=-1)
             self.waiting = new[..., rows:].copy()
             rows = new.shape[-1] if end else rows
         views = np.empty((*x.shape[:-1], len(VIEWS), activity.shape[-1]), np.float32)
         ready = new[..., rows - activity.shape[-1] : rows]
-        views[..., :3, :] = ready[..., :3, :]
-        np.log(activity + FLOOR, out=views[..., 3:5, :])
-        views[..., 5, :] = ready[..., 3, :]
+        views[..., :ACTIVITY_AT, :] = ready[..., :ACTIVITY_AT, :]
+        np.log(activity + FLOOR, out=views[..., ACTIVITY_AT:-1, :])
+        views[..., -1, :] = ready[..., -1, :]
         return views
 
     def remember(self) -> dict[str, Any]:
