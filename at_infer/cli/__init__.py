@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from at_infer import __version__
 from at_infer.cli.bench import bench
+from at_infer.cli.completion import answer_shells, completion
 from at_infer.cli.demo import demo
 from at_infer.cli.doctor import doctor
 from at_infer.cli.drift import drift
@@ -19,7 +20,7 @@ from at_infer.cli.generate import generate
 from at_infer.cli.inspect import inspect
 from at_infer.cli.report import report
 from at_infer.cli.score import score
-from at_infer.cli.terminal import say
+from at_infer.cli.terminal import say, set_log_format
 from at_infer.cli.threshold import threshold
 from at_infer.cli.train import train
 from at_infer.cli.watch import watch
@@ -38,6 +39,7 @@ class _ErrorsToExitCodes(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen command."""
+        set_log_format("text")  # until the command has read its options
         try:
             with signals_as_ctrl_c(), notes_to(say):
                 return super().invoke(ctx)
@@ -76,6 +78,7 @@ app.command()(report)
 app.command()(bench)
 app.command()(inspect)
 app.command()(doctor)
+app.command()(completion)
 
 
 def _print_version(value: bool) -> None:
@@ -121,6 +124,7 @@ def main() -> None:
     except (OSError, AttributeError):  # it is closed
         pass
     code: Any = 0
+    answer_shells()
     try:
         try:
             app()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -16,6 +16,10 @@ input_option, score_option, run_option = panel("Input"), panel("Score and thresh
 engine_option, output_option = panel("Engine"), panel("Output")
 rate_option = panel("Rates")
 
+LogFormat = Annotated[
+    Literal["text", "json"],
+    run_option(help="Messages on stderr: text, or JSON lines with time and level.", envvar="AT_INFER_LOG_FORMAT"),
+]
 LabelColumn = Annotated[str, input_option(help="1 or true for an anomaly, 0 or false else.")]
 TimeOfScores = Annotated[str | None, input_option(help="Default: as at-infer score wrote it.")]
 SeriesOfScores = Annotated[str | None, input_option(help="Default: as at-infer score wrote it.")]

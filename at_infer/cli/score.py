@@ -8,9 +8,9 @@ import typer
 
 from at_infer.cli import scoring_options as shared
 from at_infer.cli.incident_options import CoolDownRows, MergeRows, MinRows, incident_options, incidents_option
-from at_infer.cli.options import engine_option, input_option, panel, run_option, score_option
+from at_infer.cli.options import LogFormat, engine_option, input_option, panel, run_option, score_option
 from at_infer.cli.progress import RowsBar
-from at_infer.cli.terminal import say, show
+from at_infer.cli.terminal import say, set_log_format, show
 from at_infer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def score(
     resume: Annotated[bool, run_option("--resume", help="Continue a stopped run.")] = False,
     overwrite: Annotated[bool, run_option("--overwrite", help="Replace an existing output.")] = False,
     as_json: Annotated[bool, run_option("--json", help="The summary as one JSON line on stdout.")] = False,
+    log_format: LogFormat = "text",
     ray: Annotated[
         str | None,
         cluster_option(
@@ -108,6 +109,7 @@ def score(
 
       at-infer score logs --engine model.onnx --ray ray://head:10001 -o scores
     """
+    set_log_format(log_format)
     if ray is None and (workers is not None or split_rows is not None):
         raise ConfigError("workers: --workers and --split-rows need --ray; add it, or leave them out")
     if ray is not None and resume:

@@ -88,8 +88,10 @@ OnMissingFeature = Annotated[
     Literal["error", "mask"],
     input_option(help="A column that is absent, or empty for a while: as any missing value, or left out of the score."),
 ]
-Provider = Annotated[config.Provider, engine_option(help="Where ONNX Runtime runs.")]
-Threads = Annotated[int | None, engine_option(help="CPU threads of the engine. Default: all.")]
+Provider = Annotated[config.Provider, engine_option(help="Where ONNX Runtime runs.", envvar="AT_INFER_PROVIDER")]
+Threads = Annotated[
+    int | None, engine_option(help="CPU threads of the engine. Default: all.", envvar="AT_INFER_THREADS")
+]
 
 
 def number_of_steps(text: str | None) -> int | None:

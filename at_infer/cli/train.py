@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from at_infer.cli import train_options as given
-from at_infer.cli.options import run_option
+from at_infer.cli.options import LogFormat, run_option
 from at_infer.cli.scoring_options import number_of_steps
+from at_infer.cli.terminal import set_log_format
 from at_infer.config import PRESETS, Precision
 from at_infer.errors import MissingExtraError
 from at_infer.installed import check_own_packages, install_extra
@@ -60,10 +61,11 @@ def train(
     device: Annotated[str, run_option(help="auto, cpu, cuda or mps.")] = "auto",
     precision: Annotated[Precision | None, run_option(help="Autocast type, on CUDA.", show_default="fp32")] = None,
     compile_: Annotated[bool, run_option("--compile", help="torch.compile, on CUDA.")] = False,
-    threads: Annotated[int | None, run_option(help="CPU threads. Default: all.")] = None,
+    threads: Annotated[int | None, run_option(help="CPU threads. Default: all.", envvar="AT_INFER_THREADS")] = None,
     resume: Annotated[bool, run_option("--resume", help="Continue a run that was stopped.")] = False,
     overwrite: Annotated[bool, run_option("--overwrite", help="Replace an existing checkpoint.")] = False,
     log_json: Annotated[bool, run_option("--log-json", help="JSON lines on stdout, for machines.")] = False,
+    log_format: LogFormat = "text",
 ) -> None:
     """Learn an Anomaly Transformer from the rows of a Parquet file.
 
@@ -81,6 +83,7 @@ def train(
 
       at-infer train train.parquet -o paper.pt --preset paper --score-mode paper
     """
+    set_log_format(log_format)
     resume_path = output.with_name(f"{output.stem}.resume.pt")
     for path in (output, resume_path):
         replaced = overwrite or path == resume_path

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from at_infer.cli.messages import in_options
-from at_infer.cli.terminal import printable
+from at_infer.cli.terminal import logs_json, printable, say
 from at_infer.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -60,31 +60,37 @@ class _TextLog:
             TimeRemainingColumn(),
             console=console,
             transient=True,
-            disable=not console.is_terminal,
+            disable=not console.is_terminal or logs_json(),
         )
         self.task: TaskID | None = None
 
+    def _say(self, text: str) -> None:
+        """A line above the bar."""
+        if logs_json():
+            say(text)
+        else:
+            self.console.print(printable(in_options(text)), markup=False)
+
     def start(self, at: "Start") -> None:
         train, validation, model = at.data.train, at.data.validation, at.model
-        self.console.print(
+        self._say(
             f"{train.rows} training and {validation.rows} validation rows of {len(at.data.columns)} columns: "
             f"{len(train.starts)} and {len(validation.starts)} windows of {model.window} rows"
         )
-        self.console.print(printable(f"season: {at.data.season_found}"), markup=False)
+        self._say(f"season: {at.data.season_found}")
         for note in at.data.notes:
-            self.console.print(printable(f"note: {in_options(note)}"), markup=False)
+            self._say(f"note: {note}")
         where = f"{at.device}, {_count(at.threads, 'thread')}" if at.device == "cpu" else at.device
-        self.console.print(
+        self._say(
             f"network: {model.width} wide, {_count(model.heads, 'head')}, {_count(model.layers, 'layer')}, on {where}"
         )
         if at.parent is not None:
-            self.console.print(
-                f"starting from the weights of {printable(at.parent.source)}; scaler, validation statistics and "
-                f"thresholds are those of the new rows",
-                markup=False,
+            self._say(
+                f"starting from the weights of {at.parent.source}; scaler, validation statistics and thresholds are "
+                "those of the new rows"
             )
         if at.resumed:
-            self.console.print("continuing where the last run was stopped")
+            self._say("continuing where the last run was stopped")
         self.bar.start()
 
     def progress(self, at: "TrainingProgress") -> None:
@@ -99,13 +105,13 @@ class _TextLog:
         if at.validation is not None:
             mark = "  best so far" if at.best else ""
             place = f"{place}  step {at.step}" if place else f"step {at.step:>{len(str(at.steps))}}/{at.steps}"
-            self.console.print(f"{place}  {losses}  validation {at.validation['reconstruction']:.4f}  {speed}{mark}")
+            self._say(f"{place}  {losses}  validation {at.validation['reconstruction']:.4f}  {speed}{mark}")
 
     def done(self, checkpoint: "Checkpoint", path: Path) -> None:
         self.bar.stop()
         summary = _summary(checkpoint)
         if summary["advice"]:
-            self.console.print(printable(f"note: {summary['advice']}"), markup=False)
+            self._say(f"note: {summary['advice']}")
         table = Table(title="Scores of the validation part", title_justify="left", box=None)
         table.add_column("mode")
         for name in summary["validation_scores"][checkpoint.score.mode]:

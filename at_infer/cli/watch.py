@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from at_infer.cli import scoring_options as shared
 from at_infer.cli.incident_options import CoolDownRows, MergeRows, MinRows, incident_options, incidents_option
-from at_infer.cli.options import engine_option, input_option, run_option, score_option
-from at_infer.cli.terminal import say
+from at_infer.cli.options import LogFormat, engine_option, input_option, run_option, score_option
+from at_infer.cli.terminal import say, set_log_format
 from at_infer.errors import ConfigError, OutputError
 from at_infer.interrupt import Interrupt
 
@@ -93,6 +93,7 @@ def watch(
             help="Replace the engine when its file changes, as SIGHUP does; rows, scores and incidents go on.",
         ),
     ] = False,
+    log_format: LogFormat = "text",
     only: Annotated[
         Literal["rows", "incidents"],
         incidents_option(help="incidents: a JSON line only when an incident opens, gets worse or closes."),
@@ -140,6 +141,7 @@ def watch(
 
       at-infer watch --engine model.onnx --follow sensors.jsonl --only incidents --metrics :9464 --state watch.state
     """
+    set_log_format(log_format)
     if from_end and follow is None:
         raise ConfigError("from end: needs --follow; stdin is always read from its start")
     if not state_interval >= 0:
