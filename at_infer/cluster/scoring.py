@@ -99,7 +99,7 @@ def score_split(task: SplitTask, scorer: Scorer, batch_size: int, columns: Colum
         write_s=0.0,
         seconds=wrote - begin,
     )
-    properties = scored_properties(scorer) | {PROPERTY: json.dumps({"key": task.key, **asdict(result)})}
+    properties = scored_properties(scorer, columns) | {PROPERTY: json.dumps({"key": task.key, **asdict(result)})}
     write_split(folder / task.name, keys, scored_columns(scorer, scores), properties)
     done = time.perf_counter()
     return replace(result, write_s=done - wrote, seconds=done - begin)

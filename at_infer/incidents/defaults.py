@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -63,7 +64,9 @@ def rules_of_scores(properties: Mapping[str, str], *, source: str, threshold: fl
     rate = written.false_alarms
     if rate is None or threshold is not None:
         return rules
-    return replace(rules, asked=rate.asked, expected_per_day=rate.expected_per_day, how=f"recorded in {source}")
+    return replace(
+        rules, asked=rate.asked, expected_per_day=rate.expected_per_day, how=f"recorded in {Path(source).name}"
+    )
 
 
 def rules_of_scorer(scorer: Scorer) -> IncidentRules:

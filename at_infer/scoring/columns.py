@@ -10,6 +10,10 @@ from at_infer import __version__
 from at_infer.models.fusion import LABELS
 from at_infer.scoring.scorer import Scorer
 from at_infer.scoring.windows import Floats
+from at_infer.tables.columns import Columns
+
+OF_INPUT = ("time_column", "series_column", "on_bad_time")
+"""Of `Columns`, kept in the output: what its keys are, and whether times may fall."""
 
 
 def added_columns(scorer: Scorer) -> list[str]:
@@ -51,8 +55,8 @@ def scored_columns(scorer: Scorer, scores: Floats) -> dict[str, Any]:
     return dict(zip(added_columns(scorer), found, strict=True))
 
 
-def scored_properties(scorer: Scorer) -> dict[str, str]:
-    """Key-value metadata of the output."""
+def scored_properties(scorer: Scorer, columns: Columns | None = None) -> dict[str, str]:
+    """Key-value metadata of the output; `columns` are what was read of the input."""
     known, spacing, max_gap = scorer.metadata, scorer.spacing, scorer.options.max_gap
     if spacing is not None and max_gap is not None:
         spacing = replace(spacing, max_gap=max_gap)
@@ -74,6 +78,7 @@ def scored_properties(scorer: Scorer) -> dict[str, str]:
         "look_ahead": scorer.row_settings.lookahead,
         "options": scorer.options.to_dict(),
         "spacing": None if spacing is None else spacing.to_dict(),
+        **{name: None if columns is None else getattr(columns, name) for name in OF_INPUT},
         "grid": None if scorer.grid is None else scorer.grid.to_dict(),
     }
     return {f"at_infer.{name}": json.dumps(value, sort_keys=True) for name, value in facts.items()}

@@ -261,7 +261,7 @@ def _score(scorer: Scorer, stream: RowStream, parts: Parts, batch_size: int, obs
         raise OutputError(f"{parts.output}: {verdicts.rows} rows were written instead of {rows}")
     if stream.fingerprint() != seen:
         raise DataError(f"{stream.source}: was written to while it was read; score it again")
-    parts.publish(scored_properties(scorer))
+    parts.publish(scored_properties(scorer, stream.columns))
     seconds, counts = time.perf_counter() - began, core.counts
     return Summary(
         output=str(parts.output),

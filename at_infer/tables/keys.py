@@ -1,5 +1,6 @@
 """Which row is which: the key columns of a file of scores, compared with those of a file that belongs to it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -9,6 +10,10 @@ import polars as pl
 from at_infer.errors import DataError
 from at_infer.tables.files import InputFile, listed, reading, source_files
 from at_infer.tables.order import SeriesAndTime
+from at_infer.untrusted import load_json
+
+BAD_TIME = "at_infer.on_bad_time"
+"""Key-value metadata of a file of scores: what was done about times that do not rise."""
 
 Join = Literal["auto", "row", "time", "series+time"]
 
@@ -31,10 +36,11 @@ class Keys:
 class KeyWalk:
     """Walks over the keys of rows, chunk by chunk: series are found, time must rise, rows be numbered without gaps."""
 
-    def __init__(self, keys: Keys, source: str) -> None:
+    def __init__(self, keys: Keys, source: str, properties: Mapping[str, str]) -> None:
         self.keys, self.source = keys, source
         self.name = " and ".join(keys.series) if keys.series else None
-        self.order = SeriesAndTime(keys.time, self.name)
+        ignored = properties.get(BAD_TIME) == '"ignore"'  # whoever scored the rows took times as they came
+        self.order = SeriesAndTime(keys.time, self.name, "ignore" if ignored else None)
         self.order.enter(source, 0)
 
     def take(self, frame: pl.DataFrame, first_row: int) -> list[tuple[int, str]]:
@@ -63,7 +69,10 @@ class KeyWalk:
 
 
 def find_keys(file: InputFile, time: str | None, series: str | None, taken: set[str]) -> Keys:
-    """As named, else as `at-infer score` writes them: file, series, time (or row) in front of the score."""
+    """As named, else as `at-infer score` writes them: file, series, time (or row) in front of the score.
+
+    Which is which is in the metadata; in files of earlier versions, a lonely column of texts is the series.
+    """
     for name in (time, series):
         if name is not None and name not in file.schema:
             raise DataError(f"{file.path}: column {name!r} is missing; the file has {listed(list(file.schema))}")
@@ -72,6 +81,8 @@ def find_keys(file: InputFile, time: str | None, series: str | None, taken: set[
         if name in taken or name in ("score", "is_anomaly"):
             break
         front.append(name)
+    if time is None and series is None:
+        time, series = (_recorded(file, role, front) for role in ("time", "series"))
     free = [name for name in front if name not in (time, series, "row", "file")]
     if len(free) == 2 and time is None and series is None:
         series, time = free
@@ -84,6 +95,15 @@ def find_keys(file: InputFile, time: str | None, series: str | None, taken: set[
     of_file = ["file"] if "file" in front and series != "file" else []
     numbered = "row" in front and "row" not in (time, series)
     return Keys(time, [*of_file, *([] if series is None else [series])], "row" if numbered else None)
+
+
+def _recorded(file: InputFile, role: str, front: list[str]) -> str | None:
+    """The column that was read as this, if the file says so and has it."""
+    try:
+        found = load_json(file_properties(file).get(f"at_infer.{role}_column", "null"))
+    except ValueError:
+        return None
+    return found if isinstance(found, str) and found in front else None
 
 
 def compared_keys(keys: Keys, join: Join, own: InputFile, other: InputFile) -> list[str]:

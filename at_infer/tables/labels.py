@@ -84,7 +84,7 @@ def read_labelled(
         check_equal(own[name], theirs[name], source, str(labels))
     scores = score_values(own, score_column, files[0].path)
     truth = label_values(theirs[label_column], labels or source)
-    names = _series(own, keys, str(files[0].path))
+    names = _series(own, keys, files[0])
     known = ~np.isnan(scores)
     ends = np.cumsum([rows for _, rows in names])
     counts = np.diff(np.append(0, np.cumsum(known)[ends - 1]))
@@ -123,9 +123,9 @@ def label_values(column: pl.Series, source: str, first_row: int = 0) -> NDArray[
     return values.to_numpy() > 0
 
 
-def _series(frame: pl.DataFrame, keys: Keys, source: str) -> list[tuple[str, int]]:
+def _series(frame: pl.DataFrame, keys: Keys, file: InputFile) -> list[tuple[str, int]]:
     """Name and rows of each series."""
-    walk = KeyWalk(keys, source)
+    walk = KeyWalk(keys, str(file.path), file_properties(file))
     walk.take(frame, 0)
     return walk.order.finish(frame.height)
 

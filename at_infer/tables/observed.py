@@ -7,7 +7,7 @@ DAY_MS = 86_400_000.0
 STEPS = 10_000
 """Of which the median is the usual step of a series."""
 GAP = 3
-"""A pause of more usual steps than this counts as one step: nobody watched."""
+"""A pause of more usual steps than this counts as one step, as does a clock that is set back: nobody watched."""
 
 
 class ObservedTime:
@@ -50,4 +50,4 @@ class ObservedTime:
     @staticmethod
     def _sum(times_ms: NDArray[np.float64], step_ms: float) -> float:
         steps = np.diff(times_ms)
-        return float(np.where(steps > GAP * step_ms, step_ms, steps).sum())
+        return float(np.where((steps > GAP * step_ms) | (steps < 0), step_ms, steps).sum())

@@ -73,6 +73,7 @@ class SeriesAndTime:
         """Rows whose time does not rise, if they are to be left out."""
         if self.on_bad_time == "ignore":
             return []
+        time, as_text = _instants(time)
         stalls = ((time <= time.shift(1)) & ~new_series).fill_null(value=False).arg_true()
         if len(stalls) and self.on_bad_time == "drop":
             found, last = [], time[0]
@@ -85,9 +86,9 @@ class SeriesAndTime:
         if len(stalls):
             i = int(stalls[0])
             what = "is there twice" if time[i] == time[i - 1] else f"comes after {time[i - 1]}"
-            as_text = ", compared as text" if time.dtype == pl.String else ""
+            what += ", compared as text" if as_text else ""
             raise DataError(
-                f"{self._row(offset + i)}: {self.time_column} {time[i]} {what}{as_text}; "
+                f"{self._row(offset + i)}: {self.time_column} {time[i]} {what}; "
                 f"sort the rows by time and drop duplicates"
                 + ("" if self.on_bad_time is None else ", or pass on_bad_time='drop' or on_bad_time='ignore'")
             )
@@ -95,3 +96,14 @@ class SeriesAndTime:
 
     def _row(self, row: int) -> str:
         return f"{self.file}: row {row - self.file_start}"
+
+
+def _instants(time: pl.Series) -> tuple[pl.Series, bool]:
+    """Texts of ISO 8601 as the instants they name, as an hour may come twice; other texts, which is told, and times."""
+    if time.dtype != pl.String:
+        return time, False
+    try:
+        found = time.str.to_datetime(time_unit="ns", strict=False)
+    except pl.exceptions.ComputeError:
+        return time, True
+    return (time, True) if found.null_count() else (found, False)

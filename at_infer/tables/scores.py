@@ -128,7 +128,7 @@ class ScoredFile:
 
     def chunks(self) -> Iterator[ScoredChunk]:
         """All rows, in order."""
-        walk = KeyWalk(self.keys, self.source)
+        walk = KeyWalk(self.keys, self.source, self.properties)
         theirs = _even(self.label_files, [self.label_column, *self.compared])
         for first, own in _even(self.files, ["score", *self.keys.columns, *self.explanation, *self.beside]):
             labels = None

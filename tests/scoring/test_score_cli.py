@@ -202,6 +202,29 @@ def wait_for_parts(process: subprocess.Popen[str], out: Path, count: int) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["incidents.parquet", "incidents.jsonl"])
+def test_a_run_that_was_killed_has_the_same_incidents_to_the_last_byte(
+    run_cli: Cli, long_run: tuple[list[object], Path], out: Path, tmp_path: Path, name: str
+) -> None:
+    words, _ = long_run
+    words = [*words, "--threshold", "0.9"]
+    whole = run_cli("score", *words, "-o", tmp_path / "scores.parquet", "--incidents", tmp_path / name)
+    assert whole.code == 0, whole.err
+    words += ["-o", out / "scores.parquet", "--incidents", out / name, "--resume"]
+    process = start(*words, patch=held(100, out / "never"))
+    wait_for_parts(process, out, 3)
+    process.kill()
+    assert finished(process).code == -signal.SIGKILL
+    assert not (out / name).exists()
+    answer = run_cli("score", *words, "--json")
+    told = json.loads(answer.out)
+    assert told["resumed_rows"] > 0
+    assert told["incidents"] > 1
+    assert (out / name).read_bytes() == (tmp_path / name).read_bytes()
+    assert files(out) == {"scores.parquet", name}
+
+
+@pytest.mark.slow
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_file(
     run_cli: Cli, long_run: tuple[list[object], Path], out: Path
 ) -> None:
