@@ -47,10 +47,8 @@ def watch(
     one_series: shared.OneSeries = False,
     on_missing_feature: shared.OnMissingFeature = "error",
     max_gap: shared.MaxGap = None,
-    interval: Annotated[
-        Literal["none"] | None,
-        input_option(help="none: rows come one per interval already, for a model that was trained with --interval."),
-    ] = None,
+    interval: shared.Interval = None,
+    resample: shared.Resample = None,
     threshold: shared.Threshold = None,
     ratio: shared.Ratio = None,
     false_alarms: shared.FalseAlarms = None,
@@ -149,6 +147,7 @@ def watch(
     told = only == "incidents" or on_incident is not None or webhook is not None
     with _Stop() as stop, ExitStack() as stack:
         from at_infer.incidents.defaults import rules_of_scorer
+        from at_infer.live.grid import LiveGrid
         from at_infer.live.incidents import LiveIncidents
         from at_infer.live.kept import Kept
         from at_infer.live.metrics import Metrics
@@ -176,6 +175,7 @@ def watch(
             on_missing_feature=on_missing_feature,
             max_gap=shared.number_of_steps(max_gap),
             interval=interval,
+            resample=resample,
             incidents=incident_options(
                 min_rows,
                 merge_rows,
@@ -196,12 +196,13 @@ def watch(
             every=every,
             max_series=max_series,
             on_bad_time=on_bad_time,
+            on_grid=True,
         )
         stream, loop = open_stream(), None
         stack.callback(lambda: (stream if loop is None else loop.stream).close())  # it may be another by then
         for note in stream.scorer.notes:
             say(f"note: {note}")
-        columns = input_options.columns(stream.metadata, options.max_gap)
+        columns = input_options.columns(stream.metadata, options.max_gap, on_grid=stream.scorer.on_grid)
         reader = RowReader(
             columns.features,
             time_column=columns.time_column,
@@ -226,6 +227,9 @@ def watch(
             incidents.recall(kept.incidents)
             if kept.rules not in (None, incidents.rules.to_dict()):
                 say(f"{state}: its incidents were made by other rules; from now on an incident {incidents.rules}")
+        grid = None if stream.scorer.on_grid is None else LiveGrid(stream, tally)
+        if grid is not None:
+            grid.recall(kept.grid)
         lines = stack.enter_context(_lines(follow, kept.position, from_end=from_end))
         reloader = Reloader(engine, open_stream, tally, say, input_options=input_options, follow_file=reload)
         stack.enter_context(_hangup(reloader))
@@ -245,6 +249,7 @@ def watch(
             incidents=incidents,
             only=only,
             reloader=reloader,
+            grid=grid,
         )
         try:
             loop.run(lambda: stop.requested)

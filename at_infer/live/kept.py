@@ -20,6 +20,9 @@ class Kept:
     rules: dict[str, Any] | None = None
     """`IncidentRules` by which these were made."""
 
+    grid: tuple[dict[str, Any], ...] = ()
+    """Of each series, if rows are put on a grid: as `LiveGrid.remember` gives it."""
+
     def to_dict(self) -> dict[str, Any]:
         """A plain dict of JSON values."""
         return asdict(self)
@@ -33,4 +36,5 @@ class Kept:
             position=None if place is None else Position(**place | {"head": tuple(place["head"])}),
             incidents=tuple(KeptTracker(**one) for one in values.get("incidents", ())),
             rules=values.get("rules"),
+            grid=tuple(values.get("grid", ())),
         )

@@ -80,6 +80,7 @@ def check_replacement(old: StreamScorer, new: StreamScorer, input_options: Input
         ("a time column", before.time_column, after.time_column),
         ("a series column", before.series_column, after.series_column),
         ("a window", old.metadata.model.window, new.metadata.model.window),
+        ("a grid", old.scorer.grid, new.scorer.grid),
         ("a delay", old.scorer.delay, new.scorer.delay),
     ):
         if was != found:

@@ -35,7 +35,8 @@ class StreamScorer:
     `push_many` takes rows of any series together and gives their windows to the engine in batches. With `every` K,
     every K-th row of a series is scored. `max_series` bounds the memory: the least recently seen series is dropped.
     With `delay` K a row is scored when K more have come, which finds more. A gap in time begins a series anew; rows
-    that waited for more are then final, and in `Pushed.ended`.
+    that waited for more are then final, and in `Pushed.ended`. With `on_grid` the caller puts rows on the grid of a
+    model that was trained on one.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class StreamScorer:
         delay: int | None = None,
         max_series: int = MAX_SERIES,
         on_bad_time: BadTime = "error",
+        on_grid: bool = False,
     ) -> None:
         options = options or ScoreOptions()
         for name, value in (("every", every), ("max series", max_series)):
@@ -60,7 +62,7 @@ class StreamScorer:
             asked = self.scorer.engine_options.batch_size is not None
             self.batch_size = few if asked or self.scorer.engine.lanes < 2 else max(few, SMALL_BATCH)
             self.metadata, self.threshold = self.scorer.metadata, self.scorer.threshold
-            if self.scorer.grid is not None:
+            if self.scorer.grid is not None and not on_grid:
                 raise ConfigError(
                     f"interval: rows of a stream are not put on a grid ({self.scorer.grid}); send one row per "
                     f"interval, and pass interval='none'"

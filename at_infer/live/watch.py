@@ -15,6 +15,7 @@ from at_infer.errors import ConfigError, DataError, OutputError
 from at_infer.incidents.defaults import rules_of_scorer
 from at_infer.incidents.incident import plain_time
 from at_infer.incidents.tracker import Event
+from at_infer.live.grid import LiveGrid
 from at_infer.live.incidents import LiveIncidents
 from at_infer.live.kept import Kept
 from at_infer.live.lines import Block, Lines, Say
@@ -24,7 +25,7 @@ from at_infer.live.pending import Pending
 from at_infer.live.pushed import FeatureChange, Pushed
 from at_infer.live.reasons import reasons
 from at_infer.live.reload import Reloader, hand_over
-from at_infer.live.rows import MissingColumnError, RowReader
+from at_infer.live.rows import MissingColumnError, Row, RowReader
 from at_infer.live.scorer import StreamScorer
 from at_infer.live.tally import Tally
 from at_infer.scoring.columns import added_columns
@@ -62,6 +63,7 @@ class Watch:
         incidents: LiveIncidents | None = None,
         only: Only = "rows",
         reloader: Reloader | None = None,
+        grid: LiveGrid | None = None,
     ) -> None:
         added = ("row", *added_columns(stream.scorer))
         for name in (reader.time_column, reader.series_column):
@@ -77,9 +79,11 @@ class Watch:
             state_interval_s,
         )
         self.tally, self.metrics, self.incidents, self.only = tally or Tally(), metrics, incidents, only
-        self.reloader = reloader
+        self.reloader, self.grid = reloader, grid
         self.row = first_row
         """Number of the next row; bad ones count, so that it finds its line again."""
+        self.lines_read = 0
+        """Number of the last line that was a row."""
         self.pending = Pending.of(stream)
         self._saved_at = time.monotonic()
         names = [key for key in (reader.series_column, reader.time_column) if key is not None]
@@ -107,6 +111,9 @@ class Watch:
                         self.say(f"{error}; going on without")
             self._score()
             if ended and self.state is None:
+                for row in self.grid.end() if self.grid is not None else ():
+                    self._add(row, self.lines_read, self.row)
+                self._score()
                 self._finish(self.stream.drain())
             if self.incidents is not None and self.state is None:
                 self._write_events(self.incidents.end())
@@ -119,7 +126,8 @@ class Watch:
         """Keep the state, if asked to; nothing may be pending."""
         self._saved_at = time.monotonic()
         if self.state is not None:
-            kept = Kept(row=self.row, position=self.lines.position())
+            grid = () if self.grid is None else tuple(self.grid.remember())
+            kept = Kept(row=self.row, position=self.lines.position(), grid=grid)
             if self.incidents is not None:
                 rules = self.incidents.rules.to_dict()
                 kept = replace(kept, incidents=tuple(self.incidents.remember()), rules=rules)
@@ -168,12 +176,17 @@ class Watch:
             if isinstance(row, str):
                 self.say(f"{self.lines.name}: line {number}: {row}")
                 return
-            self.pending.add(row, number, self.row)
+            for one in [row] if self.grid is None else self.grid.add(row):
+                self._add(one, number, self.row)
         except MissingColumnError as error:
             self._bad(number, self._changed(error))
         except DataError as error:
             self._bad(number, str(error))
         self.row += 1
+        self.lines_read = number
+
+    def _add(self, row: Row, line: int, number: int) -> None:
+        self.pending.add(row, line, number)
         if self.pending.is_full:
             self._score()
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -86,6 +86,19 @@ class Resampler:
             self.open = None
             yield from self._give_out(last, _averages(self.sums[None], self.counts[None]))
 
+    def remember(self) -> dict[str, Any]:
+        """JSON values from which `recall` goes on; numbers as texts, which keep every bit."""
+        before = None if self.before is None else [self.before[0], _hex(self.before[1])]
+        return {"open": self.open, "sums": _hex(self.sums), "counts": _hex(self.counts), "before": before}
+
+    def recall(self, kept: dict[str, Any]) -> None:
+        """Go on where `remember` was asked."""
+        self.open, before = kept["open"], kept["before"]
+        self.sums, self.counts = (np.array([float.fromhex(x) for x in kept[name]]) for name in ("sums", "counts"))
+        self.before = None
+        if before is not None:
+            self.before = before[0], np.array([float.fromhex(x) for x in before[1]], np.float32)
+
     def _give_out(self, steps: Ints, values: Rows) -> Iterator[Steps]:
         """With the empty steps before each, unless they are too many."""
         together = max(1, MOST_ROWS // self.how.max_gap)
@@ -103,6 +116,10 @@ class Resampler:
         if not self.how.carry:
             found[behind > 0] = np.nan
         return Steps((steps[owner] - behind) * self.step_us, found)
+
+
+def _hex(values: NDArray[Any]) -> list[str]:
+    return [float(value).hex() for value in values]
 
 
 def _totals(number: Ints, values: Sums) -> Sums:
