@@ -61,7 +61,8 @@ def our_step(model: AnomalyTransformer, x: Tensor, head_rule: str) -> tuple[floa
     x_hat, associations = model(x)
     losses = objective(x, x_hat, associations, discrepancy=HEAD_RULE[head_rule], strategy="minimax", lambda_=LAMBDA)
     losses.loss.backward()
-    return losses.maximize_phase(LAMBDA).item(), losses.minimize_phase(LAMBDA).item()
+    error, difference = losses.reconstruction.item(), LAMBDA * losses.discrepancy.item()
+    return error - difference, error + difference
 
 
 CONTESTANTS: dict[str, tuple[Callable[[AnomalyTransformer, Tensor], tuple[float, float]], bool]] = {

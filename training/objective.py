@@ -21,14 +21,6 @@ class Objective(NamedTuple):
     discrepancy: Tensor
     """Mean of AssDis."""
 
-    def minimize_phase(self, lambda_: float) -> Tensor:
-        """Value of the loss of the minimise phase."""
-        return self.reconstruction + lambda_ * self.discrepancy
-
-    def maximize_phase(self, lambda_: float) -> Tensor:
-        """Value of the loss of the maximise phase."""
-        return self.reconstruction - lambda_ * self.discrepancy
-
 
 def objective(
     x: Tensor,
