@@ -13,20 +13,20 @@ incidents_option = panel("Incidents")
 MinRows = Annotated[
     int | None,
     incidents_option(
-        metavar="ROWS", help="An incident has at least so many rows above the lower limit.", show_default="1"
+        metavar="ROWS", help="An incident has at least this many rows above the lower limit.", show_default="1"
     ),
 ]
 MergeRows = Annotated[
     int | None,
     incidents_option(
         metavar="ROWS",
-        help="An incident goes on over so many rows below the lower limit.",
+        help="An incident goes on over this many rows below the lower limit.",
         show_default="by the smoothing: 50 in mode fusion, at least 10",
     ),
 ]
 CoolDownRows = Annotated[
     int | None,
-    incidents_option(metavar="ROWS", help="After an incident none opens for so many rows.", show_default="0"),
+    incidents_option(metavar="ROWS", help="After an incident, none opens for this many rows.", show_default="0"),
 ]
 
 

@@ -25,7 +25,7 @@ Ratio = Annotated[float | None, score_option(help="Threshold that this fraction 
 FalseAlarms = Annotated[
     str | None,
     score_option(
-        help="Threshold for about so many false incidents, by the validation part: 1/day, 2/week, '1/10000 rows'.",
+        help="Threshold for about this many false incidents on the validation part: 1/day, 2/week, '1/10000 rows'.",
         metavar="RATE",
         show_default="1/day where incidents are made",
     ),
@@ -60,14 +60,14 @@ MaxGap = Annotated[
     str | None,
     input_option(
         metavar="K|none",
-        help="More usual steps of time than this between two rows begin the series anew. Default: the model's, 3.",
+        help="A gap of more than this many usual time steps starts the series anew. Default: the model's, 3.",
     ),
 ]
 Interval = Annotated[
     str | None,
     input_option(
         metavar="30s|5m|1h|none",
-        help="Put the rows on a grid first: one row, of input and output, per interval. Default: the model's, or none.",
+        help="Resample first: one row, of input and output, per interval. Default: the model's, or none.",
     ),
 ]
 Resample = Annotated[
@@ -80,8 +80,7 @@ NoTime = Annotated[bool, input_option("--no-time", help="Rows have no time, even
 OnBadTime = Annotated[
     Literal["error", "drop", "ignore"],
     input_option(
-        help="A repeated or decreasing time: an error (watch says so and leaves the row out), leave the row out, or "
-        "take it as it comes."
+        help="A repeated or decreasing time: an error (watch reports it and skips the row), skip the row, or ignore it."
     ),
 ]
 OnMissingFeature = Annotated[

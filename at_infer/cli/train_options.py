@@ -12,8 +12,8 @@ PRESET = "the preset's"
 
 Columns = Annotated[str | None, data_option(help="Features, comma separated. Default: every numeric column.")]
 Exclude = Annotated[str | None, data_option(help="Columns that are not features, comma separated.")]
-TimeColumn = Annotated[str | None, data_option(help="Checked to rise; not a feature.")]
-SeriesColumn = Annotated[str | None, data_option(help="Tells series apart; windows never cross a change of it.")]
+TimeColumn = Annotated[str | None, data_option(help="Must increase; not a feature.")]
+SeriesColumn = Annotated[str | None, data_option(help="Identifies the series; a window never spans two.")]
 Validation = Annotated[
     str,
     data_option(help="Share at the end of each series (more, if that is less than a window), or another Parquet file."),
@@ -33,7 +33,7 @@ Season = Annotated[
 MaxGap = Annotated[
     str | None,
     data_option(
-        help="Windows never cross more usual steps of time than this between two rows; none: they do.",
+        help="A gap of more than this many usual time steps splits a series; none: gaps are ignored.",
         metavar="K|none",
         show_default="3, if the rows come regularly",
     ),
@@ -41,7 +41,7 @@ MaxGap = Annotated[
 Interval = Annotated[
     str | None,
     data_option(
-        help="Put the rows on a grid first: one row per interval of --time-column; recorded for scoring.",
+        help="Resample first: one row per interval of --time-column; recorded for scoring.",
         metavar="30s|5m|1h|none",
         show_default="none; that of --from",
     ),
@@ -61,7 +61,7 @@ Preset = Annotated[
     ),
 ]
 Window = Annotated[int | None, model_option(help="Rows of a window.", show_default="100")]
-Width = Annotated[int | None, model_option(help="Channels.", show_default=PRESET)]
+Width = Annotated[int | None, model_option(help="Channels of the hidden state.", show_default=PRESET)]
 Heads = Annotated[int | None, model_option(help="Attention heads.", show_default=PRESET)]
 Layers = Annotated[int | None, model_option(help="Layers.", show_default=PRESET)]
 FeedForward = Annotated[int | None, model_option(help="Feed-forward channels.", show_default="--width")]
@@ -101,7 +101,7 @@ Patience = Annotated[
         show_default=PRESET,
     ),
 ]
-LearningRate = Annotated[float | None, training_option(help="Of Adam.", show_default=PRESET)]
+LearningRate = Annotated[float | None, training_option(help="Learning rate of Adam.", show_default=PRESET)]
 BatchSize = Annotated[int | None, training_option(help="Windows per step.", show_default="32")]
 Stride = Annotated[
     int | None,
@@ -126,7 +126,7 @@ HeadRule = Annotated[
 ]
 Distance = Annotated[config.Distance | None, training_option(help="Distance of the associations.", show_default="kl")]
 Layer = Annotated[int | None, training_option(help="Use the discrepancy of one layer, from 0. Default: all.")]
-Seed = Annotated[int | None, training_option(help="Same seed, same weights.", show_default="0")]
+Seed = Annotated[int | None, training_option(help="The same seed gives the same weights.", show_default="0")]
 
 ScoreMode = Annotated[
     config.ScoreMode | None,
@@ -134,7 +134,7 @@ ScoreMode = Annotated[
 ]
 Temperature = Annotated[float | None, score_option(help="Of mode published.", show_default="50")]
 Smooth = Annotated[
-    int | None, score_option(help="Moving mean of the score over so many rows.", show_default="1 for a named mode")
+    int | None, score_option(help="Moving average of the score over this many rows.", show_default="1 for a named mode")
 ]
 NormaliseErrors = Annotated[
     bool | None,
