@@ -20,7 +20,7 @@ LogFormat = Annotated[
     Literal["text", "json"],
     run_option(help="Messages on stderr: text, or JSON lines with time and level.", envvar="AT_INFER_LOG_FORMAT"),
 ]
-LabelColumn = Annotated[str, input_option(help="1 or true for an anomaly, 0 or false else.")]
+LabelColumn = Annotated[str, input_option(help="1 or true for an anomaly, otherwise 0 or false.")]
 TimeOfScores = Annotated[str | None, input_option(help="Default: as at-infer score wrote it.")]
 SeriesOfScores = Annotated[str | None, input_option(help="Default: as at-infer score wrote it.")]
 RowsPerDay = Annotated[float | None, rate_option(help="For alarms per day. Default: from dates in the time column.")]

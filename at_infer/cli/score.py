@@ -48,7 +48,8 @@ def score(
     interval: shared.Interval = None,
     resample: shared.Resample = None,
     stride: Annotated[
-        int | None, windows_option(help="Rows between windows; a row gets the mean. Default: no overlap.")
+        int | None,
+        windows_option(help="Rows from one window to the next; scores are averaged. Default: no overlap."),
     ] = None,
     align: Annotated[
         Literal["window", "last"], windows_option(help="last: score each row as the last of its window, as watch does.")

@@ -80,7 +80,7 @@ NoTime = Annotated[bool, input_option("--no-time", help="Rows have no time, even
 OnBadTime = Annotated[
     Literal["error", "drop", "ignore"],
     input_option(
-        help="A repeated or decreasing time: an error (watch reports it and skips the row), skip the row, or ignore it."
+        help="A repeated or decreasing time: an error (watch reports it and skips the row), skip the row, or accept it."
     ),
 ]
 OnMissingFeature = Annotated[

@@ -102,7 +102,7 @@ def watch(
     on_incident: Annotated[
         str | None,
         incidents_option(
-            help="Run this at each event of an incident, which it finds as a JSON line on its standard input.",
+            help="Run this at each event of an incident, with the event as a JSON line on its standard input.",
             metavar="COMMAND",
         ),
     ] = None,

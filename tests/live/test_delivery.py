@@ -234,10 +234,11 @@ def test_a_command_gets_one_line_of_json_on_its_standard_input(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [("sys.exit(7)", "it ended with code 7"), ("time.sleep(600)", "it took longer than 0.2 s")]
+    ("text", "timeout_s", "why"),
+    [("sys.exit(7)", 600, "it ended with code 7"), ("time.sleep(600)", 0.2, "it took longer than 0.2 s")],
 )
-def test_a_command_that_fails_or_hangs_is_counted_and_said_once(tmp_path, text, why):
-    made, told, counts = delivery(Command(script(tmp_path, text), timeout_s=0.2))
+def test_a_command_that_fails_or_hangs_is_counted_and_said_once(tmp_path, text, timeout_s, why):
+    made, told, counts = delivery(Command(script(tmp_path, text), timeout_s=timeout_s))
     for number in range(3):
         made.offer(event(number=number))
     made.close()

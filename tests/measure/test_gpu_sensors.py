@@ -1,5 +1,6 @@
 """Clocks, power and memory of a GPU: what NVML and tegrastats tell, on machines that have neither."""
 
+import itertools
 import sys
 import time
 from types import SimpleNamespace
@@ -91,7 +92,7 @@ def test_the_fake_has_no_name_that_nvml_lacks():
 
 
 def test_sensors_are_read_in_the_background_until_the_end(monkeypatch):
-    count = iter(range(1000))
+    count = itertools.count()
     monkeypatch.setattr(gpu_sensors, "INTERVAL_S", 0.001)
     monkeypatch.setattr(gpu_sensors, "open_nvml", lambda: lambda: Reading(memory_mb=float(next(count))))
     with GpuWatch() as watch:
