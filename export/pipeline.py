@@ -22,6 +22,7 @@ from at_infer.models.copies import sealed
 from at_infer.models.kinds import Flavour
 from at_infer.models.knowledge import Knowledge
 from at_infer.models.metadata import FORMAT, Graph, Metadata
+from at_infer.models.sidecar import runtime_caches
 from at_infer.models.statistics import find_validation
 from at_infer.output import check_writable
 from at_infer.scoring.real_windows import real_windows
@@ -71,6 +72,8 @@ class ExportConfig(Config):
     compute_capabilities: tuple[int, ...] | None = None
     """GPUs to build for with TensorRT-RTX; None: all that can run any precision."""
     batch: BatchProfile = field(default_factory=lambda: BatchProfile(1, 32, 256))
+    portable: bool = False
+    """A TensorRT plan for every GPU from Ampere on, and for later versions of TensorRT; slower."""
     atol: float | None = None
     rtol: float | None = None
     """Replace the tolerances of the parity check; both or neither."""
@@ -94,6 +97,11 @@ class ExportConfig(Config):
             raise ExportError(
                 f"compute capability 75: TensorRT-RTX has no {self.precision} matrix products on Turing; export with "
                 f"precision='fp16', or leave 75 out"
+            )
+        if self.portable and self.engine != "tensorrt":
+            raise ExportError(
+                "portable: is for plans of TensorRT; pass engine='tensorrt' (plans of TensorRT-RTX are for many GPUs "
+                "already)"
             )
         if self.engine != "none" and self.precision == "int8-dynamic" and self.engine != "auto":
             raise ExportError("precision: int8-dynamic is for CPUs; use precision='int8' for an engine")
@@ -140,7 +148,8 @@ def export_model(
     _check_weights(checkpoint)
     flavour = None if config.precision == "int8-dynamic" else choose_flavour(config.engine)
     targets = {suffix: folder / f"{config.name}{suffix}" for suffix in (".onnx", ".associations.onnx", ".trt")}
-    sidecars = [Path(f"{targets['.trt']}{suffix}") for suffix in (".json", ".log", ".timing", ".cache")]
+    sidecars = [Path(f"{targets['.trt']}{suffix}") for suffix in (".json", ".log", ".timing")]
+    sidecars += runtime_caches(targets[".trt"])
     for path in [*targets.values(), *sidecars] if folder.exists() else [folder]:
         check_writable(path, overwrite=overwrite, inputs=[*inputs, config.data, config.calibration])
     real, calibration = (
@@ -272,6 +281,7 @@ def _build(
             batch=config.batch,
             compute_capabilities=config.compute_capabilities,
             tf32=config.precision != "fp32",
+            portable=config.portable,
         )
     except ExportError as error:
         log = staging / f"{target.name}.log"

@@ -15,6 +15,7 @@ from at_infer.models.metadata import Metadata
 from export.graphs import AssociationsGraph, ScoreGraph
 
 OPSET = 20  # the first with a native Gelu
+IR_VERSION = 9  # of the release that brought opset 20; older servers refuse a newer one, whatever the opset
 INPUT = "window"
 
 
@@ -51,6 +52,7 @@ def finish(model: onnx.ModelProto, metadata: Metadata) -> onnx.ModelProto:
     """A copy with metadata inside, checked by onnx."""
     finished = onnx.ModelProto()
     finished.CopyFrom(model)
+    finished.ir_version = IR_VERSION  # quantisation sets its own
     onnx.helper.set_model_props(finished, dict(sorted(metadata.to_properties().items())))
     onnx.checker.check_model(finished, full_check=True)
     return finished

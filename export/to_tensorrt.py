@@ -25,7 +25,7 @@ from at_infer.engines.tensorrt.modules import (
 from at_infer.errors import AtInferError, ConfigError, EngineError, ExportError, OutputError
 from at_infer.models.kinds import TITLES, Flavour
 from at_infer.models.metadata import Metadata
-from at_infer.models.sidecar import runtime_cache_path, seal, sidecar_path
+from at_infer.models.sidecar import runtime_caches, seal, sidecar_path
 from at_infer.output import atomic_path
 
 __all__ = ["BatchProfile", "EngineChoice", "build_plan", "choose_flavour", "parse_compute_capabilities"]
@@ -84,11 +84,13 @@ def build_plan(
     batch: BatchProfile,
     compute_capabilities: Sequence[int] | None = None,
     tf32: bool = False,
+    portable: bool = False,
 ) -> Metadata:
     """Write the plan, its sidecar and the builder's log beside it; returns the metadata as in the sidecar.
 
     `compute_capabilities`: for TensorRT-RTX, None stands for all that can run any precision; TensorRT builds for
     the GPU at hand only. `tf32`: let fp32 products round their inputs to 10 bits, faster but no longer fp32.
+    `portable`: TensorRT's plan also runs on other GPUs from Ampere on, and on later versions; not on a Jetson.
     """
     trt = _require(flavour)
     capabilities = _targets(trt, flavour, compute_capabilities, metadata.precision)
@@ -103,7 +105,7 @@ def build_plan(
         try:
             network = _parse(trt, model)
             targets = capabilities if flavour == "rtx" else None
-            plan = _build(trt, network, batch, targets, tf32=tf32, timing_path=timing_path)
+            plan = _build(trt, network, batch, targets, tf32=tf32, portable=portable, timing_path=timing_path)
         except RefusalError as error:
             with suppress(OutputError):
                 _write_log(messages, log_path)
@@ -116,14 +118,16 @@ def build_plan(
         "plan_sha256": hashlib.sha256(plan).hexdigest(),
         "onnx_sha256": hashlib.sha256(model).hexdigest(),
         "tf32": tf32,
+        "portable": portable,
         "inputs": [_describe(network.parsed.get_input(i)) for i in range(network.parsed.num_inputs)],
         "outputs": [_describe(network.parsed.get_output(i)) for i in range(network.parsed.num_outputs)],
     }
     described = seal(replace(metadata, batch=batch.as_list(), engine=facts))
     _write_log(messages, log_path)
     # Kernels compiled for the plan that this one replaces.
-    with suppress(OSError):
-        runtime_cache_path(plan_path).unlink(missing_ok=True)
+    for cache in runtime_caches(plan_path):
+        with suppress(OSError):
+            cache.unlink(missing_ok=True)
     with atomic_path(plan_path) as plan_file, atomic_path(sidecar_path(plan_path)) as sidecar_file:
         plan_file.write_bytes(plan)
         sidecar_file.write_text(json.dumps(described.to_dict(), indent=2) + "\n", encoding="utf-8")
@@ -168,12 +172,15 @@ def _build(
     capabilities: Sequence[int] | None,
     *,
     tf32: bool,
+    portable: bool,
     timing_path: Path | None,
 ) -> bytes:
     """The plan."""
     config = network.builder.create_builder_config()
     if not tf32 and hasattr(trt.BuilderFlag, "TF32"):
         config.clear_flag(trt.BuilderFlag.TF32)
+    if portable:
+        make_portable(trt, config)
     _add_profile(network.builder, config, network.parsed.get_input(0), batch)
     if capabilities is not None:
         config.num_compute_capabilities = len(capabilities)
@@ -190,6 +197,15 @@ def _build(
         with atomic_path(timing_path) as temporary:
             temporary.write_bytes(bytes(config.get_timing_cache().serialize()))
     return bytes(plan)
+
+
+def make_portable(trt: Any, config: Any) -> None:
+    """Ask for a plan that other GPUs and later versions can run."""
+    level = getattr(getattr(trt, "HardwareCompatibilityLevel", None), "AMPERE_PLUS", None)
+    if level is None or not hasattr(trt.BuilderFlag, "VERSION_COMPATIBLE"):
+        raise RefusalError("build a portable plan", "it has no hardware or version compatibility")
+    config.set_flag(trt.BuilderFlag.VERSION_COMPATIBLE)
+    config.hardware_compatibility_level = level
 
 
 def _load_timings(config: Any, path: Path) -> None:

@@ -65,6 +65,7 @@ def environments() -> Iterator[Environment]:
         yield Environment(extra, f"[{extra}]")
     remove = ("uninstall", "--yes", "onnxruntime")
     yield Environment("onnxruntime-gpu", then=(remove, ("install", "onnxruntime-gpu")))
+    yield Environment("oldest onnxruntime", then=(("install", "onnxruntime==1.20.0"),))
     yield Environment("both runtimes", then=(("install", "onnxruntime-gpu"),), conflicts=1)
 
 
@@ -137,7 +138,7 @@ def try_environment(wanted: Environment, source: Path, model: Path, folder: Path
         pip = (venv / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check")
         run(*pip, "install", "-c", ROOT / "constraints.txt", f"{source}{wanted.extras}", cwd=folder)
         for words in wanted.then:
-            run(*pip, *words, *(("-c", ROOT / "constraints.txt") if words[0] == "install" else ()), cwd=folder)
+            run(*pip, *words, cwd=folder)
     except RuntimeError as error:
         return Report(wanted.name, f"{'not tried' if wanted.name in ONLINE else 'FAILED'}: pip: {error}")
     try:

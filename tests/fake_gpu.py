@@ -207,6 +207,8 @@ def fake_tensorrt(engine, version=VERSION, *, rtx=False):
     module.ExecutionContextAllocationStrategy = SimpleNamespace(USER_MANAGED="user managed")
     module.nptype = np.dtype
     if rtx:
+        module.EngineValidity = SimpleNamespace(VALID="valid", INVALID="invalid")
+        Runtime.get_engine_validity = lambda _self, _plan: ("valid", 0)
         module.CudaGraphStrategy = SimpleNamespace(WHOLE_GRAPH_CAPTURE="whole graph")
         module.DynamicShapesKernelSpecializationStrategy = SimpleNamespace(EAGER="eager")
     return module

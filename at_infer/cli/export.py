@@ -55,6 +55,13 @@ def export(
         str | None, engine_option(help="GPUs to build for with TensorRT-RTX, such as 86,89,120.")
     ] = None,
     batch: Annotated[str, engine_option(help="Minimum, optimum and maximum batch size of the plan.")] = "1:32:256",
+    portable: Annotated[
+        bool,
+        engine_option(
+            "--portable",
+            help="With --engine tensorrt: a plan for other GPUs from Ampere on and for later TensorRT, but slower.",
+        ),
+    ] = False,
     triton: Annotated[
         Path | None, engine_option(help="Also write a model repository for NVIDIA Triton into this folder.")
     ] = None,
@@ -123,6 +130,7 @@ def export(
         if compute_capability is None
         else tuple(parse_compute_capabilities(compute_capability)),
         batch=BatchProfile.parse(batch),
+        portable=portable,
         atol=atol,
         rtol=rtol,
     )

@@ -6,7 +6,7 @@ from typing import Any
 from at_infer.errors import EngineError
 from at_infer.models.kinds import file_sha256, is_onnx, is_plan
 from at_infer.models.metadata import Metadata
-from at_infer.models.sidecar import load_sidecar
+from at_infer.models.sidecar import AMPERE, load_sidecar
 
 
 def engine_for(path: Path, compute_capability: int | None) -> Path:
@@ -38,7 +38,11 @@ def _is_built(plan: Path, origin: str, compute_capability: int) -> bool:
         facts = plan_facts(plan, load_sidecar(plan))
     except EngineError:
         return False
-    return facts["onnx_sha256"] == origin and compute_capability in facts["compute_capabilities"]
+    if facts["onnx_sha256"] != origin:
+        return False
+    return compute_capability in facts["compute_capabilities"] or (
+        facts.get("portable") is True and compute_capability >= AMPERE
+    )
 
 
 def plan_facts(plan: Path, metadata: Metadata | None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ for another, a hand-edited sidecar, the wrong machine), not an attacker who can 
 """
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from at_infer.models.metadata import Metadata
 from at_infer.untrusted import check_regular, read_json, shown
 
 SEAL = "sidecar_sha256"
+AMPERE = 80
 FACTS: dict[str, type] = {
     "flavour": str,
     "version": str,
@@ -34,9 +36,20 @@ def sidecar_path(plan_path: Path) -> Path:
     return plan_path.with_name(plan_path.name + ".json")
 
 
-def runtime_cache_path(plan_path: Path) -> Path:
-    """Where TensorRT-RTX keeps the kernels it compiled for this machine."""
-    return plan_path.with_name(plan_path.name + ".cache")
+def runtime_cache_path(plan_path: Path, gpu: str, version: str) -> Path:
+    """Where TensorRT-RTX keeps the kernels it compiled for a GPU model: others may share the folder."""
+    model = re.sub("[^a-z0-9]+", "-", gpu.lower()).strip("-") or "gpu"
+    return plan_path.with_name(f"{plan_path.name}.{model}.{version}.cache")
+
+
+def runtime_caches(plan_path: Path) -> list[Path]:
+    """The kernels that any GPU has left beside a plan."""
+    try:
+        names = sorted(path.name for path in plan_path.parent.iterdir())
+    except OSError:
+        return []
+    mine = [name for name in names if name.startswith(f"{plan_path.name}.") and name.endswith(".cache")]
+    return [plan_path.with_name(name) for name in mine]
 
 
 def seal(metadata: Metadata) -> Metadata:
@@ -79,8 +92,10 @@ def load_sidecar(plan_path: Path, plan: bytes | None = None) -> Metadata | None:
 
 
 def check_version(metadata: Metadata, installed: str, plan_path: Path) -> None:
-    """A plan runs only on exactly the version that built it."""
+    """A plan runs only on exactly the version that built it; a portable one on later ones too."""
     facts = _check_facts(metadata.engine, sidecar_path(plan_path))
+    if facts.get("portable") is True and _numbers(installed) >= _numbers(facts["version"]):
+        return
     if facts["version"] != installed:
         raise EngineError(
             f"{plan_path}: was built by {TITLES[facts['flavour']]} {facts['version']}, installed is {installed}; "
@@ -89,13 +104,19 @@ def check_version(metadata: Metadata, installed: str, plan_path: Path) -> None:
 
 
 def check_compute_capability(metadata: Metadata, found: int, plan_path: Path) -> None:
-    """A plan runs only on the GPU architectures it was built for."""
-    built_for = _check_facts(metadata.engine, sidecar_path(plan_path))["compute_capabilities"]
-    if found not in built_for:
+    """A plan runs only on the GPU architectures it was built for; a portable one on all from Ampere on."""
+    facts = _check_facts(metadata.engine, sidecar_path(plan_path))
+    built_for = facts["compute_capabilities"]
+    if found not in built_for and not (facts.get("portable") is True and found >= AMPERE):
         raise EngineError(
             f"{plan_path}: was built for compute capability {', '.join(map(str, built_for))}, this GPU has {found}; "
             f"run at-infer export --compute-capability {found}"
         )
+
+
+def _numbers(version: str) -> list[int]:
+    """`10.16.1.11` in numbers that compare."""
+    return [int(part) for part in re.findall(r"\d+", version)]
 
 
 def _check_facts(facts: Mapping[str, Any] | None, path: Path) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from at_infer.engines.tensorrt.modules import complaints, load_flavour, recorded
 from at_infer.engines.tensorrt.plan import PlanEngine
 from at_infer.errors import EngineError, MissingExtraError
 from at_infer.models.kinds import TITLES
-from at_infer.models.sidecar import runtime_cache_path
+from at_infer.models.sidecar import runtime_cache_path, runtime_caches
 from tests import fake_gpu
 from tests.fake_gpu import FEATURES, STEPS, VERSION, FakeEngine, expected, fake_tensorrt, write_plan
 
@@ -98,7 +98,7 @@ def test_each_reason_for_having_no_gpu_has_its_sentence(error, driver, words):
 
 def test_missing_cuda_bindings_name_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
-    with pytest.raises(MissingExtraError, match=r"model\.trt: needs the package cuda-bindings.*at-infer\[rtx\]"):
+    with pytest.raises(MissingExtraError, match=r"model\.trt: needs the package cuda-bindings.*\[rtx\]"):
         find_gpu("model.trt")
 
 
@@ -256,14 +256,64 @@ def test_compiled_kernels_are_kept_beside_the_plan_for_the_next_start(tmp_path, 
     for _ in range(2):
         with PlanEngine(path) as engine:
             engine.run(make_windows(1))
-    kept = runtime_cache_path(path)
+    kept = runtime_cache_path(path, "GeForce", VERSION)
     assert kept.exists() == (machine.flavour == "rtx")
     assert machine.flavour == "tensorrt" or kept.read_bytes() == b"kernelkernel"
 
 
+def test_compiled_kernels_are_kept_after_the_first_run_and_not_only_at_the_end(tmp_path, machine):
+    path = write_plan(tmp_path, machine.flavour)
+    kept = runtime_cache_path(path, "GeForce", VERSION)
+    with PlanEngine(path) as engine:
+        assert not kept.exists()
+        engine.run(make_windows(1))
+        assert kept.exists() == (machine.flavour == "rtx")
+
+
+def test_a_worker_that_has_compiled_less_leaves_the_kernels_of_another(tmp_path, machine):
+    path = write_plan(tmp_path, machine.flavour)
+    kept = runtime_cache_path(path, "GeForce", VERSION)
+    with PlanEngine(path) as engine:
+        kept.write_bytes(b"kernels of a worker with more batch sizes")
+        engine.run(make_windows(1))
+    assert kept.read_bytes() == b"kernels of a worker with more batch sizes"
+
+
+def test_another_gpu_in_the_same_folder_has_its_own_kernels(tmp_path, machine, monkeypatch):
+    path = write_plan(tmp_path, machine.flavour)
+    for name in ("NVIDIA GeForce RTX 4090", "NVIDIA RTX A6000"):
+        monkeypatch.setattr(trt, "find_gpu", lambda _, name=name: Gpu(name, 89, "12.8"))
+        with PlanEngine(path) as engine:
+            engine.run(make_windows(1))
+    found = {path.name for path in runtime_caches(path)}
+    expected = {f"model.trt.nvidia-geforce-rtx-4090.{VERSION}.cache", f"model.trt.nvidia-rtx-a6000.{VERSION}.cache"}
+    assert found == (expected if machine.flavour == "rtx" else set())
+
+
+def test_a_plan_that_is_not_valid_here_is_refused_before_it_is_loaded(tmp_path, machine, monkeypatch):
+    module = machine.modules[machine.flavour]
+    loaded = []
+    monkeypatch.setattr(module.Runtime, "deserialize_cuda_engine", lambda *_: loaded.append(1))
+    monkeypatch.setattr(module.Runtime, "get_engine_validity", lambda *_: ("invalid", 0x40), raising=False)
+    monkeypatch.setattr(module, "EngineValidity", SimpleNamespace(INVALID="invalid"), raising=False)
+    with pytest.raises(EngineError, match=r"will not load it on GeForce \(diagnostics 64\)"):
+        PlanEngine(write_plan(tmp_path, machine.flavour))
+    assert not loaded
+
+
+def test_a_portable_plan_may_bring_its_runtime_and_run_on_later_versions(tmp_path, machine):
+    if machine.flavour == "rtx":
+        pytest.skip("only TensorRT has portable plans")
+    path = write_plan(tmp_path, "tensorrt", portable=True, version="1.0.0", compute_capabilities=[80])
+    with PlanEngine(path) as engine:
+        assert engine._runtime.engine_host_code_allowed
+    with PlanEngine(write_plan(tmp_path, "tensorrt")) as engine:
+        assert not hasattr(engine._runtime, "engine_host_code_allowed")
+
+
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, machine):
     path = write_plan(tmp_path, machine.flavour)
-    runtime_cache_path(path).mkdir()
+    runtime_cache_path(path, "GeForce", VERSION).mkdir()
     PlanEngine(path).close()
 
 

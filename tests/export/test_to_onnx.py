@@ -13,7 +13,7 @@ from at_infer.engines.ort import open_session
 from at_infer.models.criterion import error_and_discrepancy, fusion_rows, score_outputs
 from export.graphs import OUTPUTS, AssociationsGraph, ScoreGraph, lower_precision, pooled_mean
 from export.parity_runs import run_onnx, run_reference
-from export.to_onnx import finish
+from export.to_onnx import IR_VERSION, OPSET, finish
 from tests.checkpoints import FEATURES, PLAIN, WINDOW, checkpoint, raw_windows
 from tests.exported import metadata
 from training.checkpoint import Checkpoint
@@ -37,6 +37,14 @@ def traced(trace) -> onnx.ModelProto:
 def associations(trace) -> onnx.ModelProto:
     graph = AssociationsGraph(checkpoint(score=PLAIN).network(), checkpoint().scaler)
     return trace(graph, graph.outputs)
+
+
+def test_opset_and_ir_version_are_pinned_together(traced):
+    finished = finish(traced, metadata())
+    assert finished.ir_version == IR_VERSION
+    assert [(one.domain, one.version) for one in finished.opset_import] == [("", OPSET)]
+    # The table of onnx: releases by IR version and opset. Both are of the same release, the oldest that has Gelu.
+    assert [row[1] for row in onnx.helper.VERSION_TABLE if row[2] == OPSET] == [IR_VERSION]
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import hashlib
 import json
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -22,8 +23,16 @@ from at_infer.models.sidecar import load_sidecar, runtime_cache_path, sidecar_pa
 from at_infer.models.statistics import Normal, Scaler
 from export import to_tensorrt
 from export.graphs import OUTPUTS, ScoreGraph, lower_precision
+from export.pipeline import ExportConfig
 from export.quantize import quantize_for_engines
-from export.to_tensorrt import BatchProfile, build_plan, choose_flavour, parse_compute_capabilities
+from export.to_tensorrt import (
+    BatchProfile,
+    RefusalError,
+    build_plan,
+    choose_flavour,
+    make_portable,
+    parse_compute_capabilities,
+)
 from tests.exported import metadata
 from training.model import AnomalyTransformer
 
@@ -192,10 +201,39 @@ def test_nothing_else_is_left_beside_the_plan(tmp_path, onnx_file):
 
 
 def test_kernels_compiled_for_an_older_plan_are_thrown_away(tmp_path, onnx_file):
-    cache = runtime_cache_path(tmp_path / "model.trt")
-    cache.write_bytes(b"of another plan")
+    caches = [runtime_cache_path(tmp_path / "model.trt", gpu, "1.7.1") for gpu in ("RTX 4090", "RTX A6000")]
+    for cache in caches:
+        cache.write_bytes(b"of another plan")
     build(onnx_file("tiny"), tmp_path)
-    assert not cache.exists()
+    assert not any(cache.exists() for cache in caches)
+
+
+def test_a_portable_plan_is_asked_for_with_both_kinds_of_compatibility():
+    flags = []
+    config = SimpleNamespace(set_flag=flags.append)
+    trt = SimpleNamespace(
+        BuilderFlag=SimpleNamespace(VERSION_COMPATIBLE="version"),
+        HardwareCompatibilityLevel=SimpleNamespace(AMPERE_PLUS="ampere"),
+    )
+    make_portable(trt, config)
+    assert (flags, config.hardware_compatibility_level) == (["version"], "ampere")
+    with pytest.raises(RefusalError):
+        make_portable(SimpleNamespace(BuilderFlag=SimpleNamespace()), config)
+
+
+def test_the_bindings_name_what_portable_plans_ask_for():
+    """TensorRT-RTX has the same names; it refuses them when it builds."""
+    trt = load_flavour("rtx")
+    assert hasattr(trt.BuilderFlag, "VERSION_COMPATIBLE")
+    assert hasattr(trt.HardwareCompatibilityLevel, "AMPERE_PLUS")
+    assert hasattr(trt.Runtime, "get_engine_validity")
+    assert hasattr(trt.EngineValidity, "INVALID")
+
+
+def test_portable_is_for_tensorrt_only():
+    with pytest.raises(ExportError, match="portable: is for plans of TensorRT; pass engine='tensorrt'"):
+        ExportConfig(portable=True, engine="rtx")
+    assert ExportConfig(portable=True, engine="tensorrt").portable
 
 
 # What cannot be built

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from at_infer.models.sidecar import (
     check_version,
     load_sidecar,
     runtime_cache_path,
+    runtime_caches,
     seal,
     sidecar_path,
 )
@@ -52,7 +54,17 @@ def edit(plan_path, change):
 
 def test_files_beside_a_plan_carry_its_whole_name(tmp_path):
     assert sidecar_path(tmp_path / "model.trt").name == "model.trt.json"
-    assert runtime_cache_path(tmp_path / "model.trt").name == "model.trt.cache"
+    cache = runtime_cache_path(tmp_path / "model.trt", "NVIDIA GeForce RTX 4090", "1.7.1.116")
+    assert cache.name == "model.trt.nvidia-geforce-rtx-4090.1.7.1.116.cache"
+    assert runtime_cache_path(tmp_path / "model.trt", "../x", "1").parent == tmp_path
+
+
+def test_only_the_caches_of_a_plan_are_its_own(tmp_path):
+    names = ["model.trt.gpu.1.cache", "model.trt.other.2.cache", "model.trt.json", "other.trt.gpu.1.cache"]
+    for name in names:
+        (tmp_path / name).touch()
+    assert [path.name for path in runtime_caches(tmp_path / "model.trt")] == names[:2]
+    assert runtime_caches(tmp_path / "absent" / "model.trt") == []
 
 
 def test_a_sidecar_gives_back_what_was_written(plan_path, sealed):
@@ -159,6 +171,23 @@ def test_another_version_of_the_runtime_is_refused(plan_path, sealed):
     check_version(sealed, "1.7.1.116", plan_path)
     with pytest.raises(EngineError, match=r"built by TensorRT-RTX 1\.7\.1\.116, installed is 1\.8\.0\.1; install that"):
         check_version(sealed, "1.8.0.1", plan_path)
+
+
+@pytest.mark.parametrize(("installed", "runs"), [("10.9.0", False), ("10.16.1.11", True), ("11.4.0.106", True)])
+def test_a_portable_plan_runs_on_later_versions_and_not_on_earlier_ones(plan_path, sealed, installed, runs):
+    portable = replace(sealed, engine=sealed.engine | {"portable": True, "version": "10.13.3.9"})
+    if runs:
+        check_version(portable, installed, plan_path)
+    else:
+        with pytest.raises(EngineError, match="install that version"):
+            check_version(portable, installed, plan_path)
+
+
+def test_a_portable_plan_runs_on_every_gpu_from_ampere_on(plan_path, sealed):
+    portable = replace(sealed, engine=sealed.engine | {"portable": True})
+    check_compute_capability(portable, 120, plan_path)
+    with pytest.raises(EngineError, match="this GPU has 75"):
+        check_compute_capability(portable, 75, plan_path)
 
 
 def test_another_gpu_architecture_is_refused(plan_path, sealed):

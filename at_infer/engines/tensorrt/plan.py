@@ -49,6 +49,7 @@ class PlanEngine(Scoring):
         self.path = path
         self._lock = Lock()
         self._device: Device | None = None
+        self._warm = False
         plan = _read(path)
         self.metadata = load_sidecar(path, plan)
         self.missing = [] if self.metadata else ["metadata (columns, scaler, window, threshold)"]
@@ -80,11 +81,33 @@ class PlanEngine(Scoring):
     def _deserialise(self, plan: bytes) -> Any:
         with recorded(self._trt) as messages:
             self._runtime = self._trt.Runtime(shared_logger(self._trt))
+            self._check_validity(plan)
+            if self._is_portable:
+                self._runtime.engine_host_code_allowed = True  # such a plan brings its runtime with it
             engine = self._runtime.deserialize_cuda_engine(plan)
         if engine is None:
             reason = complaints(messages) or "no reason given"
             raise EngineError(f"{self.path}: {self._title} cannot load it ({reason}); export the model again")
         return engine
+
+    def _check_validity(self, plan: bytes) -> None:
+        """TensorRT-RTX can say of a plan that it will not load, and why, before it is loaded."""
+        if not hasattr(self._runtime, "get_engine_validity"):
+            return
+        validity, diagnostics = self._runtime.get_engine_validity(plan)
+        if validity == self._trt.EngineValidity.INVALID:
+            raise EngineError(
+                f"{self.path}: {self._title} will not load it on {self.gpu.name} (diagnostics {diagnostics}); export "
+                "the model again"
+            )
+
+    @property
+    def _is_portable(self) -> bool:
+        return bool(((self.metadata.engine if self.metadata else None) or {}).get("portable"))
+
+    @property
+    def _cache_path(self) -> Path:
+        return runtime_cache_path(self.path, self.gpu.name, self._trt.__version__)
 
     @property
     def _title(self) -> str:
@@ -127,7 +150,7 @@ class PlanEngine(Scoring):
             config.cuda_graph_strategy = trt.CudaGraphStrategy.WHOLE_GRAPH_CAPTURE
         cache = config.create_runtime_cache()
         with suppress(OSError):
-            cache.deserialize(runtime_cache_path(self.path).read_bytes())  # of another machine: False, and stays empty
+            cache.deserialize(self._cache_path.read_bytes())  # of another driver: False, and stays empty
         config.set_runtime_cache(cache)
         return config, cache
 
@@ -147,7 +170,11 @@ class PlanEngine(Scoring):
                 f"{self.path}: takes windows of shape {['batch', *self.window.shape]}, not {list(windows.shape)}"
             )
         with self._running():
-            return run_lanes(self._lanes, windows, self.profile, self._outputs)
+            found = run_lanes(self._lanes, windows, self.profile, self._outputs)
+            if not self._warm:  # a process that is killed later has not compiled for nothing
+                self._warm = True
+                self._keep_kernels()
+        return found
 
     def compute(self, windows: int) -> None:
         """The same for as many windows as the last `run` left on the GPU, without copying anything: for benchmarks."""
@@ -176,9 +203,12 @@ class PlanEngine(Scoring):
         with self._lock:
             if self._device is None:
                 return
-            if self._cache is not None:
-                _keep(self._cache, runtime_cache_path(self.path))
+            self._keep_kernels()
             self._free()
+
+    def _keep_kernels(self) -> None:
+        if self._cache is not None:
+            _keep(self._cache, self._cache_path)
 
     def _free(self) -> None:
         """Contexts go before the engine they came from, buffers after the contexts that use them."""
@@ -240,5 +270,9 @@ def _keep(cache: Any, path: Path) -> None:
     blob = cache.serialize()
     if blob is None:
         return
+    # Of several workers, the one that has compiled for most batch sizes is to win.
+    with suppress(OSError):
+        if path.stat().st_size >= len(bytes(blob)):
+            return
     with suppress(OutputError), atomic_path(path) as temporary:
         temporary.write_bytes(bytes(blob))
