@@ -58,6 +58,7 @@ def environments() -> Iterator[Environment]:
     """One for every extra, and for what excludes what."""
     yield Environment("base")
     yield Environment("base of sdist", source="tar.gz")
+    yield Environment("folder of the image", source="image", python=find_python("3.12") or sys.executable)
     for version in ("3.12", "3.13", "3.14"):
         if found := find_python(version):
             yield Environment(f"base, Python {version}", python=found)
@@ -164,6 +165,16 @@ def check_installed(wanted: Environment, command: Path, model: Path, folder: Pat
     )
 
 
+def copy_image(folder: Path) -> Path:
+    """What docker/cpu.Dockerfile copies into its image, from where it installs."""
+    folder.mkdir()
+    for line in (ROOT / "docker" / "cpu.Dockerfile").read_text(encoding="utf-8").splitlines():
+        if line.startswith("COPY ") and "--from" not in line:
+            for name in line.split()[1:-1]:
+                (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, folder / name)
+    return folder
+
+
 def main() -> None:
     """Check contents, then every environment, one at a time."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -178,7 +189,8 @@ def main() -> None:
     failed = False
     with tempfile.TemporaryDirectory() as name:
         model = Path(name) / "demo" / "model.onnx"
-        run(sys.executable, "-P", "-m", "at_infer", "demo", "--quick", "-o", model.parent, cwd=ROOT)
+        run(sys.executable, "-m", "at_infer", "demo", "--quick", "-o", model.parent, cwd=ROOT)
+        sources["image"] = copy_image(Path(name) / "image")
         for wanted in environments():
             if args.only and wanted.name not in args.only:
                 continue
