@@ -12,12 +12,14 @@ from at_infer.config import DiscrepancyConfig, ScoreConfig
 from at_infer.errors import ConfigError
 from at_infer.models.criterion import NO_STATISTICS, error_weights
 from at_infer.models.statistics import Normal, Scaler
-from export.fold import linear
+from export.fold import Projections, linear
+from export.last_row import LastRow
 from training.discrepancy import association_discrepancy
 from training.model import AnomalyTransformer, Layer
 from training.views import averages, feature_errors
 
-Output = Literal["score", "error", "discrepancy", "reconstruction", "shape"]
+Output = Literal["score", "error", "discrepancy", "reconstruction", "shape", "last"]
+"""`last` is for the live graph alone."""
 OUTPUTS: tuple[Output, ...] = ("score", "error", "discrepancy", "reconstruction")
 FUSION_OUTPUTS: tuple[Output, ...] = ("reconstruction", "shape")
 """Mode `fusion` needs no discrepancy, so its graph computes neither that nor the prior."""
@@ -59,14 +61,18 @@ class ScoreGraph(nn.Module):
         if score.error_kind.normalised:
             weights = torch.from_numpy(error_weights(normal, score.error_kind))
         self.register_buffer("error_weights", weights)
+        folded = any(isinstance(module, Projections) for module in network.modules())
+        self.last = LastRow(network) if "last" in self.outputs and folded else None
         lowered = any(isinstance(module, HalfProduct) for module in network.modules())
         self.mean = pooled_mean if lowered else LocalMean(network.config.window)
 
     def forward(self, window: Tensor) -> tuple[Tensor, ...]:
-        """`score`, `error`, `discrepancy` (B,N); `reconstruction` and `shape` (B,N,F) in units of the scaler."""
+        """`score`, `error`, `discrepancy` (B,N); `reconstruction`, `shape` (B,N,F) and `last` (B,F) as scaled."""
         x = self.scale(window)
         x_hat, associations = self.network(x)
         found: dict[Output, Tensor] = {"reconstruction": x_hat}
+        if "last" in self.outputs:
+            found["last"] = x_hat[:, -1] if self.last is None else self.last(self.network.embedding(x))
         if "shape" in self.outputs:
             residual = x - x_hat
             found["shape"] = residual - self.mean(residual)

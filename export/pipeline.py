@@ -3,6 +3,7 @@
 import copy
 import os
 import shutil
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -14,14 +15,14 @@ import torch
 from numpy.typing import NDArray
 
 from at_infer import __version__
-from at_infer.config import Config, ExportPrecision, ScoreMode, head_rule
+from at_infer.config import Config, ExportPrecision, ScoreConfig, ScoreMode, head_rule
 from at_infer.engines.tensorrt.batching import BatchProfile
 from at_infer.errors import CheckpointError, ExportError
 from at_infer.installed import install_extra
 from at_infer.models.copies import sealed
 from at_infer.models.kinds import Flavour
 from at_infer.models.knowledge import Knowledge
-from at_infer.models.metadata import FORMAT, Graph, Metadata
+from at_infer.models.metadata import FORMAT, LIVE_GRAPH, Graph, Metadata
 from at_infer.models.sidecar import runtime_caches
 from at_infer.models.statistics import find_validation
 from at_infer.output import check_writable
@@ -38,6 +39,7 @@ from export.graphs import (
     ScoreGraph,
     lower_precision,
 )
+from export.last_row import fits
 from export.quantize import quantize_for_cpus, quantize_for_engines
 from export.staging import publish, staged_files
 from export.to_onnx import finish, trace, write
@@ -45,8 +47,10 @@ from export.to_tensorrt import EngineChoice, build_plan, choose_flavour
 from export.tolerances import Tolerance
 from export.triton import write_repository
 from training.checkpoint import Checkpoint
+from training.model import AnomalyTransformer
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "int8": torch.float32, "int8-dynamic": torch.float32}
+CHOICES = tuple(name for name in get_args(Output) if name != "last")
 REAL_WINDOWS = 64  # of a data file, spread over it
 
 Say = Callable[[str], None]
@@ -87,8 +91,8 @@ class ExportConfig(Config):
         self._choice("engine_graph", Graph)
         if self.score_mode is not None:
             self._choice("score_mode", ScoreMode)
-        if self.outputs is not None and not (self.outputs and set(self.outputs) <= set(get_args(Output))):
-            raise ExportError(f"outputs: {', '.join(self.outputs)} are not all of {', '.join(get_args(Output))}")
+        if self.outputs is not None and not (self.outputs and set(self.outputs) <= set(CHOICES)):
+            raise ExportError(f"outputs: {', '.join(self.outputs)} are not all of {', '.join(CHOICES)}")
         if (self.atol is None) != (self.rtol is None):
             raise ExportError("tolerance: `atol` and `rtol` go together; give both or neither")
         if self.precision == "int8" and self.calibration is None:
@@ -162,7 +166,10 @@ def export_model(
         for graph, suffix in (("score", ".onnx"), ("associations", ".associations.onnx")):
             say(f"tracing {config.name}{suffix} in {config.precision} and comparing it with PyTorch")
             model, metadata = _make(checkpoint, checkpoint_sha256, config, graph, real, calibration)  # type: ignore[arg-type]
-            write(finish(model, metadata), staging / targets[suffix].name)
+            finished = finish(model, metadata)
+            if graph == "score" and metadata.score.mode == "fusion" and config.precision == "fp32":
+                _add_live_graph(finished, checkpoint, real)
+            write(finished, staging / targets[suffix].name)
             exported.append(Exported(targets[suffix], metadata))
         if flavour is not None:
             source = exported[0] if config.engine_graph == "score" else exported[1]
@@ -263,6 +270,21 @@ def _make(
         **known,
     )
     return model, metadata
+
+
+def _add_live_graph(model: onnx.ModelProto, checkpoint: Checkpoint, real: NDArray[np.float32] | None) -> None:
+    """The graph for live rows, where it saves most of the work, after a parity check of its own."""
+    if not fits(checkpoint.model):
+        return
+
+    def build(network: AnomalyTransformer) -> ScoreGraph:
+        return ScoreGraph(network, checkpoint.scaler, checkpoint.discrepancy, ScoreConfig(), None, ("last",))
+
+    reference, network = build(checkpoint.network()), checkpoint.network()
+    fold(network)
+    traced = trace(build(network), ("last",))
+    parity.check(traced, reference, precision="fp32", threshold=0.0, real=real)
+    model.metadata_props.add(key=LIVE_GRAPH, value=b64encode(traced.SerializeToString(deterministic=True)).decode())
 
 
 def _build(

@@ -28,6 +28,7 @@ TOLERANCES: dict[str, dict[str, Tolerance]] = {
     "fp32": {
         "reconstruction": Tolerance(1e-4, 1e-4),
         "shape": Tolerance(2e-4, 1e-4),
+        "last": Tolerance(1e-4, 1e-4),
         "error": Tolerance(1e-5, 1e-3),
         "discrepancy": Tolerance(1e-4, 1e-5),
         "prior": Tolerance(1e-5, 1e-3),

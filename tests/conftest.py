@@ -161,6 +161,12 @@ def plain_models(once: Once) -> Path:
     return exported(once, "plain_models", checkpoint(score=PLAIN))
 
 
+@pytest.fixture(scope="session")
+def one_layer_models(once: Once) -> Path:
+    """A network of one layer, as by default, which has a graph for live rows."""
+    return exported(once, "one_layer_models", checkpoint(layers=1))
+
+
 @pytest.fixture
 def score(models: Path, tmp_path: Path) -> Score:
     """Score a file, a folder, or the rows of a frame; options by name."""

@@ -96,7 +96,7 @@ def _measure_views(learnt: Sequence[Floats], whole: Sequence[Scored], live: Sequ
     scales = []
     for parts, causal in ((whole, False), (live, True)):
         views = [
-            SeriesViews(predictions, causal=causal, level="recent", number=part.number).add(
+            SeriesViews(predictions, causal=causal, level="recent", number=part.number, past_shape=causal).add(
                 part.x.T, part.residual.T, part.shape.T, end=True
             )
             for part in parts
@@ -124,7 +124,8 @@ def _fused(
     found = []
     for part in parts:
         fusion = Fusion(views, score, causal=causal, delay=delay, number=part.number)
-        found += [fusion.add(np.concatenate(part[:3], axis=1)), fusion.end()]
+        rows = np.concatenate([part.x, part.residual, *([] if causal else [part.shape])], axis=1)
+        found += [fusion.add(rows), fusion.end()]
     return np.concatenate(found)[:, 0]
 
 

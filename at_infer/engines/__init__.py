@@ -28,9 +28,14 @@ class Engine(Protocol):
     """Names of the tensors that `run` returns."""
     lanes: int
     """Threads that may be in `run` at once, if it is faster so; 0: only the one that opened the engine."""
+    has_last: bool
+    """Can it reconstruct the last row of a window by itself?"""
 
     def run(self, windows: Floats) -> dict[str, Floats]:
         """(B,N,F) raw values -> every output of the graph, for any B, in arrays of their own."""
+
+    def run_last(self, windows: Floats) -> Floats:
+        """(B,N,F) raw values -> the reconstruction of each window's last row (B,F), if it `has_last`."""
 
     def score(self, windows: Floats) -> Floats:
         """(B,N,F) raw values -> scores (B,N), whichever graph this is."""
@@ -85,9 +90,14 @@ class Scoring:
     metadata: "Metadata | None"
     missing: list[str]
     lanes = 0
+    has_last = False
 
     def run(self, windows: Floats) -> dict[str, Floats]:
         """What a runtime has to bring along."""
+        raise NotImplementedError
+
+    def run_last(self, windows: Floats) -> Floats:
+        """What a runtime may bring along."""
         raise NotImplementedError
 
     def score(self, windows: Floats) -> Floats:

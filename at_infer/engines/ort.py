@@ -1,9 +1,11 @@
 """ONNX Runtime: the only file that imports it for scoring."""
 
-from collections.abc import Iterator
+from base64 import b64decode
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from at_infer.engines import Floats, Provider, Scoring
 from at_infer.engines.providers import PROFILE, PROVIDERS, prepare
 from at_infer.errors import ConfigError, EngineError, MissingExtraError
 from at_infer.models.agreement import check_shapes
-from at_infer.models.metadata import Metadata
+from at_infer.models.metadata import LIVE_GRAPH, Metadata
 from at_infer.models.signatures import check_digest
 from at_infer.threads import cpu_count
 
@@ -38,7 +40,11 @@ class OnnxEngine(Scoring):
         self.session = open_session(path, provider=provider, threads=threads)
         with utf8_names(path):
             self.outputs = tuple(output.name for output in self.session.get_outputs())
-            self.metadata = Metadata.from_properties(self.session.get_modelmeta().custom_metadata_map, str(path))
+            properties = self.session.get_modelmeta().custom_metadata_map
+            self.metadata = Metadata.from_properties(properties, str(path))
+        self.has_last = provider == "cpu" and LIVE_GRAPH in properties
+        self._live_graph, self._opening = properties.get(LIVE_GRAPH, ""), Lock()
+        self._live_session: Any = None
         if self.metadata is not None:
             check_graph(self.session, self.metadata, path)
         self.missing = self._missing()
@@ -56,15 +62,38 @@ class OnnxEngine(Scoring):
 
     def run(self, windows: Floats) -> dict[str, Floats]:
         """(B,N,F) raw values -> every output of the graph."""
+        run = self._run_split if self.provider in ("tensorrt", "rtx") else self._run_whole
+        return dict(zip(self.outputs, self._checked(run, windows), strict=True))
+
+    def run_last(self, windows: Floats) -> Floats:
+        """(B,N,F) raw values -> the reconstruction of each window's last row (B,F)."""
+        with self._opening:
+            session = self._live_session = self._live_session or self._open_live()
+        found: Floats = self._checked(lambda given: session.run(None, {self.input_name: given}), windows)[0]
+        return found
+
+    def _open_live(self) -> Any:
+        """The graph inside the file; most runs do not need it."""
+        try:
+            graph = b64decode(self._live_graph, validate=True)
+        except ValueError:
+            raise EngineError(f"{self.path}: its live graph is damaged; export the model again") from None
+        session = open_session(graph, threads=1)  # of one layer, one row at its end: too little for two
+        if self.metadata is not None:
+            check_graph(session, self.metadata, self.path)
+        if [output.name for output in session.get_outputs()] != ["last"]:
+            raise EngineError(f"{self.path}: its live graph is not one; export the model again")
+        return session
+
+    def _checked(self, run: Callable[[Floats], list[Any]], windows: Floats) -> list[Any]:
+        """What `run` makes of windows of the right shape."""
         expected = [size for size in self.input_shape[1:] if isinstance(size, int)]
         if windows.ndim != len(self.input_shape) or list(windows.shape[1:]) != expected:
             raise EngineError(f"{self.path}: takes windows of shape {self.input_shape}, not {list(windows.shape)}")
-        windows = np.ascontiguousarray(windows, np.float32)
         try:
-            found = self._run_split(windows) if self.provider in ("tensorrt", "rtx") else self._run_whole(windows)
+            return run(np.ascontiguousarray(windows, np.float32))
         except Exception as error:  # its exception types are not public
             raise EngineError(f"{self.path}: ONNX Runtime failed ({' '.join(str(error).split())[:300]})") from None
-        return dict(zip(self.outputs, found, strict=True))
 
     def _run_split(self, windows: Floats) -> list[Any]:
         """Engines of TensorRT have a largest batch."""
@@ -97,7 +126,8 @@ class OnnxEngine(Scoring):
         return f"ONNX Runtime {onnxruntime.__version__} ({self.provider})"
 
     def close(self) -> None:
-        """Drop the session and with it the device memory."""
+        """Drop the sessions and with them the device memory."""
+        self._live_session = None
         del self.session
 
 

@@ -98,6 +98,8 @@ def check_shapes(model: ModelConfig, inputs: Mapping[str, Sequence[Any]], output
             _same(name, shape, (rows,))
         elif name in ("reconstruction", "shape"):
             _same(name, shape, (rows, features))
+        elif name == "last":
+            _same(name, shape, (features,))
         elif re.fullmatch(r"(prior|series)_\d+", name):
             _same(name, shape, (heads, rows, rows))
 

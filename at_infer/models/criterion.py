@@ -98,6 +98,14 @@ def fusion_rows(windows: Floats, outputs: Mapping[str, Floats], scaler: Scaler) 
     return np.concatenate([x, residual, shape], axis=-1)
 
 
+def live_rows(windows: Floats, outputs: Mapping[str, Floats], scaler: Scaler, rows: int) -> Floats:
+    """Of the last `rows` of each window (B,r,2F): scaled values and residuals."""
+    mean, scale = (np.asarray(v, np.float32) for v in (scaler.mean, scaler.scale))
+    x = (windows[:, -rows:] - mean) / scale
+    _require(outputs, ["reconstruction"])
+    return np.concatenate([x, x - outputs["reconstruction"][:, -rows:]], axis=-1)
+
+
 def view_statistics(metadata: Metadata) -> ViewStatistics:
     """Of mode `fusion`."""
     if metadata.normal is None or metadata.normal.views is None:

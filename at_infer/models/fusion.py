@@ -42,6 +42,10 @@ def lookback(level: Level, *, onset: bool = False) -> int:
     return views_lookback(level) + max(WIDTHS) // 2 + (ACTIVITY_AHEAD if onset else 0)
 
 
+STEADY_ROWS = lookback("fixed") + max(WIDTHS)
+"""After so many, no mean of a causal score has too few rows to look back at."""
+
+
 def lookahead(*, causal: bool, delay: int = 0) -> int:
     """How many rows behind a row its score may depend on."""
     after = max(after for _, after in smoothing(causal=causal, delay=delay))
@@ -91,7 +95,8 @@ def measure_views(views: Floats, residuals: Floats) -> ViewScale:
 class Fusion:
     """One series: rows of what the engine says of them in, scores out; rows without a score begin it anew.
 
-    A row of the input is (3F,): scaled values, residuals, shapes. With `explain`, behind the score stand the part that
+    A row of the input is (3F,): scaled values, residuals, shapes; or (2F,) if the shapes of live rows are made of their
+    past (`live_shape`). With `explain`, behind the score stand the part that
     each feature has in it (F), and for each feature the number of the view that shows it most (F). With `onset`, last
     stands a score from the row and those before it only, of whole windows without the views that need the network: it
     rises where the cause is, while the score rises up to half a width earlier. With `mask`, a row
@@ -116,6 +121,7 @@ class Fusion:
         scale = known.live if causal else known.whole
         self.normalised, self.unit = Normalised(scale, score.level), np.float32(scale.unit)
         self.features = len(known.next)
+        self.past_shape = causal and known.live_shape == "past"
         self.predictions = [
             (np.asarray(coefficients, np.float32), np.asarray(scale.spread[view], np.float32))
             for view, coefficients in (("next", known.next), ("ahead", known.ahead))
@@ -125,13 +131,24 @@ class Fusion:
         self._begin()
 
     @property
+    def row_width(self) -> int:
+        """Of a row that goes in."""
+        return (3 - self.past_shape + self.mask) * self.features
+
+    @property
     def channels(self) -> int:
         """Of a row that comes out."""
         return 1 + (2 * self.features if self.explain else 0) + self.onset
 
     def _begin(self) -> None:
         self.begun = False
-        self.views = SeriesViews(self.predictions, causal=self.causal, level=self.level, number=self.number)
+        self.views = SeriesViews(
+            self.predictions,
+            causal=self.causal,
+            level=self.level,
+            number=self.number,
+            past_shape=self.past_shape,
+        )
         past = [(width // 2, 0) for width in WIDTHS] if self.onset else []
         self.means = MovingMeans(smoothing(causal=self.causal, delay=self.delay) + past)
         self.late: Floats | None = None
@@ -142,7 +159,7 @@ class Fusion:
         """How many of them have views already."""
 
     def add(self, rows: Floats) -> Floats:
-        """Rows (n,3F), NaN without a score -> rows (m,C) that are final."""
+        """Rows (n,3F) or (n,2F), NaN without a score -> rows (m,C) that are final."""
         found = []
         for part, scored in _runs(rows):
             if scored:
@@ -161,7 +178,7 @@ class Fusion:
         """The rows that waited for others behind them."""
         if not self.begun:
             return np.empty((0, self.channels), np.float32)
-        return self._advance(np.empty((0, (3 + self.mask) * self.features), np.float32), end=True)
+        return self._advance(np.empty((0, self.row_width), np.float32), end=True)
 
     def remember(self) -> dict[str, Any]:
         """Everything that the scores of rows to come depend on: numbers and arrays by name."""
@@ -183,10 +200,16 @@ class Fusion:
             part.recall({key.removeprefix(name): value for key, value in kept.items() if key.startswith(name)})
 
     @property
+    def all_means(self) -> list[MovingMeans]:
+        """What it remembers of the rows before."""
+        residuals = self.views.residuals
+        return [self.means, self.views.means, *([] if residuals is None else [residuals])]
+
+    @property
     def is_steady(self) -> bool:
         """Every further row makes one final, by the same operations as in any other series that is steady."""
         level = self.views.level
-        begun = self.causal and self.means.seen >= lookback("fixed") + max(WIDTHS)
+        begun = self.causal and self.means.seen >= STEADY_ROWS
         return begun and not (self.explain or self.mask or self.onset) and (level is None or level.early is None)
 
     def _advance(self, rows: Floats, *, end: bool) -> Floats:
@@ -196,9 +219,10 @@ class Fusion:
             for first in range(0, max(1, len(rows)), BLOCK_ROWS):
                 last = end and first + BLOCK_ROWS >= len(rows)
                 block = np.ascontiguousarray(rows[first : first + BLOCK_ROWS].T)
-                x, residual, shape, *missing = block.reshape(3 + self.mask, self.features, block.shape[-1])
+                x, residual, *more = block.reshape(len(block) // self.features, self.features, -1 if block.size else 0)
                 if self.mask:
-                    self.missing = np.concatenate([self.missing, *missing], axis=1)
+                    self.missing = np.concatenate([self.missing, more[-1]], axis=1)
+                shape = None if self.past_shape else more[0]
                 found.append(self.score_views(self.views.add(x, residual, shape, end=last), end=last))
         return np.concatenate(found) if len(found) > 1 else found[0]
 

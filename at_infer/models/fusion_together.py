@@ -6,7 +6,6 @@ from copy import copy
 import numpy as np
 
 from at_infer.models.fusion import Floats, Fusion, walking_rows
-from at_infer.models.views import MovingMeans
 
 TOGETHER = 64
 """Series whose next rows are worked on at once."""
@@ -33,26 +32,20 @@ def _step_together(fusions: Sequence[Fusion], rows: Floats) -> Floats:
     """One row (S,3F) of each of some steady series -> (S,1,1): their memories side by side, and one step for all."""
     many = copy(fusions[0])
     many.views, many.means = copy(many.views), copy(many.means)
-    many.views.means = copy(many.views.means)
+    many.views.means, many.views.residuals = copy(many.views.means), copy(many.views.residuals)
     many.views.past = np.stack([one.views.past for one in fusions])
-    many.views.means.context = _contexts([one.views.means for one in fusions])
-    many.means.context = _contexts([one.means for one in fusions])
+    means, of_each = many.all_means, list(zip(*(one.all_means for one in fusions), strict=True))
+    for mean, each in zip(means, of_each, strict=True):
+        mean.context = np.stack([one.context for one in each if one.context is not None])
     if many.views.level is not None:
         many.views.levels = [one.views.level for one in fusions if one.views.level is not None]
-    x, residual, shape = np.ascontiguousarray(rows.reshape(len(rows), 3, -1).swapaxes(0, 1))[..., None]
+    x, residual, *shape = np.ascontiguousarray(rows.reshape(len(rows), -1, many.features).swapaxes(0, 1))[..., None]
     with walking_rows():
-        scores = many.score_views(many.views.add(x, residual, shape), end=False)
-    assert many.means.context is not None
-    assert many.views.means.context is not None
-    for i, one in enumerate(fusions):
-        one.views.past = many.views.past[i].copy()  # a view would keep the memory of all of them
-        one.views.means.context = many.views.means.context[i].copy()
-        one.means.context = many.means.context[i].copy()
-        one.views.means.seen += 1
-        one.means.seen += 1
-        one.number += 1
+        scores = many.score_views(many.views.add(x, residual, shape[0] if shape else None), end=False)
+    for mean, each in zip(means, of_each, strict=True):
+        assert mean.context is not None
+        for i, one in enumerate(each):
+            one.context, one.seen = mean.context[i].copy(), one.seen + 1  # a view would keep the memory of all of them
+    for i, fusion in enumerate(fusions):
+        fusion.views.past, fusion.number = many.views.past[i].copy(), fusion.number + 1
     return scores
-
-
-def _contexts(means: Sequence[MovingMeans]) -> Floats:
-    return np.stack([one.context for one in means if one.context is not None])

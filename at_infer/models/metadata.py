@@ -15,6 +15,8 @@ FORMAT = 2
 PREFIX = "at_infer."
 DIGEST = "digest"
 """Property of an ONNX file with the sha256 of all that is in it beside."""
+LIVE_GRAPH = "live.onnx"
+"""Property of an ONNX file: a graph, in base64, that reconstructs the last row of a window alone."""
 
 Graph = Literal["score", "associations"]
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from at_infer.config import Align, Config
 from at_infer.errors import ConfigError
 
+LiveShape = Literal["window", "past"]
+"""Mean that live residuals lose: of the residuals in the row's window, or of those that rows before it had live."""
 LARGEST = 3.4028234663852886e38
 """Of float32."""
 
@@ -35,6 +37,8 @@ class ViewScale(Config):
 class ViewStatistics(Config):
     """What mode `fusion` knows of the data beside the network."""
 
+    _earlier: ClassVar[Mapping[str, Any]] = {"live_shape": "window"}
+
     next: list[list[float]]
     """Linear prediction of a row from the 20 before it, per feature: a coefficient per lag, and the intercept."""
     ahead: list[list[float]]
@@ -43,6 +47,11 @@ class ViewStatistics(Config):
     """Of rows scored in whole windows."""
     live: ViewScale
     """Of rows scored as the last of their window."""
+    live_shape: LiveShape = "past"
+    """`past` needs no more of the network than the row itself."""
+
+    def __post_init__(self) -> None:
+        self._choice("live_shape", LiveShape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,8 @@ NEXT, AHEAD = range(1, 21), range(5, 25)
 """Lags of the rows that the two linear predictions see."""
 ACTIVITY = 50
 """Rows over which activity is measured."""
+SHAPE_ROWS = 50
+"""Rows before a live row whose mean residual its shape is without."""
 FLOOR = np.float32(1e-4)
 """In squared units of the scaler: a hundredth of a standard deviation."""
 LEVEL_STEP, LEVEL_ROWS, LEVEL_LAG, LEVEL_LEAST = 20, 50, 25, 5
@@ -58,7 +60,7 @@ FEW_ROWS = 16
 
 def lookback(level: Level) -> int:
     """How many rows before a row its views may depend on."""
-    reach = max(AHEAD) + ACTIVITY // 2
+    reach = max(max(AHEAD) + ACTIVITY // 2, SHAPE_ROWS)
     return max(reach, LEVEL_STEP * (LEVEL_ROWS + 1) + LEVEL_LAG) if level == "recent" else reach
 
 
@@ -262,8 +264,19 @@ def window_sums(rows: Floats, spans: Sequence[tuple[int, int]], count: int) -> l
 class SeriesViews:
     """Signed views of one series, row by row."""
 
-    def __init__(self, predictions: Sequence[Prediction], *, causal: bool, level: Level, number: int) -> None:
-        """`predictions` are of the next row and ahead; `number` is that of the first row in its series."""
+    def __init__(
+        self,
+        predictions: Sequence[Prediction],
+        *,
+        causal: bool,
+        level: Level,
+        number: int,
+        past_shape: bool = False,
+    ) -> None:
+        """`predictions` are of the next row and ahead; `number` is that of the first row in its series.
+
+        With `past_shape`, shapes are not given but are residuals without the mean of those before them.
+        """
         self.predictions = list(zip((NEXT, AHEAD), predictions, strict=True))
         features, half = len(predictions[0][0]), ACTIVITY // 2
         self.past = np.zeros((features, max(AHEAD)), np.float32)
@@ -271,15 +284,19 @@ class SeriesViews:
         self.levels: Sequence[RecentLevel] | None = None
         """Of series that advance together."""
         self.means = MovingMeans([(half, 0 if causal else ACTIVITY - 1 - half)])
+        self.residuals = MovingMeans([(SHAPE_ROWS, 0)]) if past_shape else None
         self.waiting = np.zeros((features, AT_ONCE, self.means.after), np.float32)
         """Views that are known while activity is not."""
 
-    def add(self, x: Floats, residual: Floats, shape: Floats, *, end: bool = False) -> Floats:
+    def add(self, x: Floats, residual: Floats, shape: Floats | None, *, end: bool = False) -> Floats:
         """Scaled rows, their residuals and shapes, each (F,n) -> views (F,V,m) of rows that are known now."""
         rows, seen = x.shape[-1], self.means.seen
         known, self.past = append(self.past, x)
         new = np.empty((*x.shape[:-1], AT_ONCE, rows), np.float32)
-        new[..., VIEWS.index("shape"), :] = shape
+        if self.residuals is not None:
+            np.subtract(residual, self.residuals.add(residual)[0], out=new[..., VIEWS.index("shape"), :])
+        else:
+            new[..., VIEWS.index("shape"), :] = shape
         for k, (lags, (coefficients, usual)) in enumerate(self.predictions, start=NEXT_AT):
             new[..., k, :] = prediction_errors(known, rows, lags, coefficients)
             if seen < max(lags):
@@ -313,5 +330,9 @@ class SeriesViews:
             part.recall({key.removeprefix(name): value for key, value in kept.items() if key.startswith(name)})
 
     def _parts(self) -> dict[str, Remembering]:
-        parts: dict[str, Remembering | None] = {"level.": self.level, "means.": self.means}
+        parts: dict[str, Remembering | None] = {
+            "level.": self.level,
+            "means.": self.means,
+            "residuals.": self.residuals,
+        }
         return {name: part for name, part in parts.items() if part is not None}

@@ -36,7 +36,7 @@ def last_step(known: Metadata, config: ScoreConfig, options: ScoreOptions, delay
         _, ahead = split_delay(known.model, config.mode, delay)
         return LastStep(
             add_together=add_together,
-            window_channels=(3 + mask) * features,
+            window_channels=(3 - needs_live_rows(known, config, options) + mask) * features,
             channels=1 + (2 * features if explain else 0) + onset,
             finish=lambda: fusion.Fusion(
                 views, config, causal=causal, delay=ahead, explain=explain, onset=onset, mask=mask
@@ -56,6 +56,13 @@ def last_step(known: Metadata, config: ScoreConfig, options: ScoreOptions, delay
         reach=(smooth + more, 0 if causal else smooth),
         grid=1,
     )
+
+
+def needs_live_rows(known: Metadata, config: ScoreConfig, options: ScoreOptions) -> bool:
+    """Does the last step need no more of a window than the rows at its end?"""
+    if config.mode != "fusion" or options.align != "last":
+        return False
+    return view_statistics(known).live_shape == "past"
 
 
 def look_ahead(known: Metadata, config: ScoreConfig, options: ScoreOptions, delay: int) -> int:

@@ -16,6 +16,7 @@ from at_infer.errors import ConfigError, DataError, EngineError
 from at_infer.models.criterion import (
     feature_errors,
     fusion_rows,
+    live_rows,
     masked_scores,
     score_windows,
 )
@@ -23,7 +24,7 @@ from at_infer.models.metadata import Metadata
 from at_infer.models.spacing import MAX_GAP, Clock, Spacing, Times, choose_grid, grid_max_gap
 from at_infer.scoring.asked_score import asked_score, check_outputs
 from at_infer.scoring.batch_size import choose_batch_size, windows_per_s
-from at_infer.scoring.last_step import has_onset, last_step, look_ahead
+from at_infer.scoring.last_step import has_onset, last_step, look_ahead, needs_live_rows
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.rows import RowScorer
 from at_infer.scoring.series import Bools
@@ -89,6 +90,7 @@ class Scorer:
                 delay=split_delay(self.metadata.model, self.config.mode, self.delay)[0],
             )
             check_outputs(self.engine, self.metadata, self.config, self.options)
+            self._needs_live_rows = needs_live_rows(self.metadata, self.config, self.options)
             self.grid = choose_grid(self.options.interval, self.options.resample, self.metadata.grid)
             if self.spacing is None and self.options.max_gap:
                 raise ConfigError(
@@ -243,11 +245,19 @@ class Scorer:
         if missing is not None:
             windows = np.ascontiguousarray(windows[..., :features])
         begin = time.perf_counter()
-        outputs = self.engine.run(windows)
+        if self._needs_live_rows and self.layout.delay == 0 and self.engine.has_last:
+            outputs = {"reconstruction": self.engine.run_last(windows)[:, None]}
+        else:
+            outputs = self.engine.run(windows)
         self.engine_s += time.perf_counter() - begin
         with np.errstate(over="ignore", invalid="ignore"):  # a score that is not finite is looked for later
             if self.config.mode == "fusion":
-                rows = fusion_rows(windows, outputs, self.metadata.scaler)
+                if self._needs_live_rows:
+                    count = self.layout.delay + 1
+                    rows = live_rows(windows, outputs, self.metadata.scaler, count)
+                    missing = None if missing is None else missing[:, -count:]
+                else:
+                    rows = fusion_rows(windows, outputs, self.metadata.scaler)
                 return rows if missing is None else np.concatenate([rows, missing], axis=-1)
             if self._score_is_ready:
                 score = outputs["score"]

@@ -186,12 +186,13 @@ class LastOfWindow:
         self.tail_first = 0
 
     def add(self, starts: Starts, scores: Floats) -> Floats:
-        """The rows that the windows score, and those before each of them."""
+        """The rows that the windows score, and those before each; of a window, the last rows are enough."""
         numbers = starts + self.at - self.done
+        at = scores.shape[1] - 1 - self.delay
         rows = np.full((int(numbers[-1]) + 1, scores.shape[2]), np.nan, np.float32)
-        rows[numbers] = scores[:, self.at]
+        rows[numbers] = scores[:, at]
         self.done += len(rows)
-        self.tail, self.tail_first = scores[-1, self.at + 1 :], self.done
+        self.tail, self.tail_first = scores[-1, at + 1 :], self.done
         return rows
 
     def until(self, rows: int) -> Floats:

@@ -17,6 +17,7 @@ from at_infer.models.views import (
     AHEAD,
     FLOOR,
     NEXT,
+    SHAPE_ROWS,
     VIEWS,
     MovingMeans,
     RecentLevel,
@@ -61,6 +62,8 @@ def recent_level(residual: np.ndarray) -> np.ndarray:
 def signed_views(rows: np.ndarray, known: ViewStatistics, *, causal: bool) -> dict[str, np.ndarray]:
     scale = known.live if causal else known.whole
     x, residual, shape = np.split(rows.astype(np.float64), 3, axis=1)
+    if causal and known.live_shape == "past":
+        shape = residual - np.stack([box(residual, row, SHAPE_ROWS, 0) for row in range(len(residual))])
     found = {"shape": shape, "level": residual - recent_level(residual)}
     for name, lags, coefficients in (("next", NEXT, known.next), ("ahead", AHEAD, known.ahead)):
         errors = linear_errors(x, lags, np.asarray(coefficients), np.asarray(scale.spread[name]))
@@ -88,7 +91,9 @@ def statistics(rows: np.ndarray) -> ViewStatistics:
     predictions = [(fit_linear([x], lags), np.full(F, 0.2, np.float32)) for lags in (NEXT, AHEAD)]
     scales = [
         measure_views(
-            SeriesViews(predictions, causal=causal, level="recent", number=0).add(x.T, residual.T, shape.T, end=True),
+            SeriesViews(predictions, causal=causal, level="recent", number=0, past_shape=causal).add(
+                x.T, residual.T, shape.T, end=True
+            ),
             residual.T,
         )
         for causal in (False, True)
@@ -112,6 +117,13 @@ def test_scores_equal_brute_force(rows: int, causal: bool, delay: int) -> None:
     given = series(rows)
     found = whole(given, causal=causal, delay=delay)[:, 0]
     np.testing.assert_allclose(found, brute_force(given, KNOWN, causal=causal, delay=delay), rtol=2e-5)
+
+
+def test_a_model_of_before_has_live_shapes_from_windows() -> None:
+    given, known = series(400), ViewStatistics.from_dict(KNOWN.to_dict() | {"live_shape": "window"})
+    fusion = Fusion(known, SCORE, causal=True)
+    np.testing.assert_allclose(fusion.add(given)[:, 0], brute_force(given, known, causal=True), rtol=2e-5)
+    assert ViewStatistics.from_dict({n: v for n, v in KNOWN.to_dict().items() if n != "live_shape"}) == known
 
 
 @given(
