@@ -100,10 +100,14 @@ def fusion_rows(windows: Floats, outputs: Mapping[str, Floats], scaler: Scaler) 
 
 def live_rows(windows: Floats, outputs: Mapping[str, Floats], scaler: Scaler, rows: int) -> Floats:
     """Of the last `rows` of each window (B,r,2F): scaled values and residuals."""
-    mean, scale = (np.asarray(v, np.float32) for v in (scaler.mean, scaler.scale))
-    x = (windows[:, -rows:] - mean) / scale
     _require(outputs, ["reconstruction"])
-    return np.concatenate([x, x - outputs["reconstruction"][:, -rows:]], axis=-1)
+    features = windows.shape[-1]
+    found = np.empty((len(windows), rows, 2 * features), np.float32)
+    x = found[..., :features]
+    np.subtract(windows[:, -rows:], np.asarray(scaler.mean, np.float32), out=x)
+    x /= np.asarray(scaler.scale, np.float32)
+    np.subtract(x, outputs["reconstruction"][:, -rows:], out=found[..., features:])
+    return found
 
 
 def view_statistics(metadata: Metadata) -> ViewStatistics:

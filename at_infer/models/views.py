@@ -46,7 +46,7 @@ NEXT, AHEAD = range(1, 21), range(5, 25)
 """Lags of the rows that the two linear predictions see."""
 ACTIVITY = 50
 """Rows over which activity is measured."""
-SHAPE_ROWS = 50
+SHAPE_ROWS = 49
 """Rows before a live row whose mean residual its shape is without."""
 FLOOR = np.float32(1e-4)
 """In squared units of the scaler: a hundredth of a standard deviation."""
@@ -60,7 +60,7 @@ FEW_ROWS = 16
 
 def lookback(level: Level) -> int:
     """How many rows before a row its views may depend on."""
-    reach = max(max(AHEAD) + ACTIVITY // 2, SHAPE_ROWS)
+    reach = max(AHEAD) + ACTIVITY // 2  # and SHAPE_ROWS, which are as many
     return max(reach, LEVEL_STEP * (LEVEL_ROWS + 1) + LEVEL_LAG) if level == "recent" else reach
 
 

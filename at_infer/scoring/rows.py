@@ -186,13 +186,19 @@ class RowScorer:
     def _enqueue(self, stretch: Stretch, starts: Starts) -> None:
         n = self.layout.window
         first = stretch.rows - len(stretch.buffer)  # row of the stretch that the buffer starts with
-        views = sliding_window_view(stretch.buffer, n, axis=0)  # (rows, F, N), no copy
         at = starts - first
         bad = np.zeros(len(starts), np.bool_)
         if stretch.bad.any():
             before = np.concatenate([[0], np.cumsum(stretch.bad)])
             bad = before[at + n] > before[at]
         self._count(stretch, starts, bad, self.counts.rows)
+        if len(starts) == 1:  # a live row: without views of many windows
+            begin = int(at[0])
+            self.batches.batch.add(Windows(stretch, starts, bad), stretch.buffer[None, begin : begin + n])
+            if not self.batches.batch.room:
+                self.batches.send(self.counts.rows)
+            return
+        views = sliding_window_view(stretch.buffer, n, axis=0)  # (rows, F, N), no copy
         done, step = 0, self.layout.stride
         while done < len(starts):
             batch = self.batches.batch
@@ -231,7 +237,8 @@ class RowScorer:
                     case Windows(stretch, starts, bad):
                         of_windows = scores[done : done + len(starts)]
                         done += len(starts)
-                        bad = bad | self._without_score(batch, stretch, starts, of_windows, bad)
+                        if self.settings.on_bad_rows != "keep":
+                            bad = bad | self._without_score(batch, stretch, starts, of_windows, bad)
                         if bad.any():
                             of_windows = np.where(bad[:, None, None], np.float32(np.nan), of_windows)
                         merged.append((stretch, stretch.merger.add(starts, of_windows)))
@@ -247,10 +254,12 @@ class RowScorer:
 
     def _count(self, stretch: Stretch, starts: Starts, bad: Bools, rows: int, *, again: bool = False) -> None:
         """Count windows when so many rows have come, or with `again` only what has turned out to be bad."""
-        owned = np.ones(len(starts), np.bool_)
-        if self.counted is not None:
-            last = np.minimum(stretch.first_row + starts + self.layout.window, rows) - 1
-            owned = (last >= self.counted.start) & (last < self.counted.stop)
+        if self.counted is None:
+            self.counts.windows += 0 if again else len(starts)
+            self.counts.bad_windows += int(np.count_nonzero(bad))
+            return
+        last = np.minimum(stretch.first_row + starts + self.layout.window, rows) - 1
+        owned = (last >= self.counted.start) & (last < self.counted.stop)
         self.counts.windows += 0 if again else int(owned.sum())
         self.counts.bad_windows += int((bad & owned).sum())
 
@@ -264,8 +273,6 @@ class RowScorer:
 
     def _without_score(self, batch: Batch, stretch: Stretch, starts: Starts, scores: Floats, bad: Bools) -> Bools:
         """Windows whose values are so large that the engine overflows: bad like those with a bad row, or an error."""
-        if self.settings.on_bad_rows == "keep":
-            return np.zeros(len(starts), np.bool_)
         overflown: Bools = ~np.isfinite(scores).all(axis=(1, 2)) & ~bad
         if overflown.any():
             if self.settings.on_bad_rows == "error":

@@ -187,8 +187,12 @@ class LastOfWindow:
 
     def add(self, starts: Starts, scores: Floats) -> Floats:
         """The rows that the windows score, and those before each; of a window, the last rows are enough."""
-        numbers = starts + self.at - self.done
         at = scores.shape[1] - 1 - self.delay
+        if len(starts) == 1 and starts[0] + self.at == self.done:  # the next row, as live
+            self.done += 1
+            self.tail, self.tail_first = scores[0, at + 1 :], self.done
+            return scores[:, at]
+        numbers = starts + self.at - self.done
         rows = np.full((int(numbers[-1]) + 1, scores.shape[2]), np.nan, np.float32)
         rows[numbers] = scores[:, at]
         self.done += len(rows)
