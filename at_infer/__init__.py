@@ -19,6 +19,7 @@ if _typing.TYPE_CHECKING:
     from at_infer.errors import AtInferError as AtInferError
     from at_infer.incidents.incident import Incident as Incident
     from at_infer.live.scorer import StreamScorer as StreamScorer
+    from at_infer.models.statistics import IncidentOptions as IncidentOptions
     from at_infer.scoring.options import EngineOptions as EngineOptions
     from at_infer.scoring.options import InputOptions as InputOptions
     from at_infer.scoring.options import ScoreOptions as ScoreOptions
@@ -31,6 +32,7 @@ __all__ = [
     "Detector",
     "EngineOptions",
     "Incident",
+    "IncidentOptions",
     "InputOptions",
     "Plot",
     "Result",
@@ -48,6 +50,7 @@ _HOMES = {
     "Detector": "at_infer.api.detector",
     "Incident": "at_infer.incidents.incident",
     "Plot": "at_infer.api.picture",
+    "IncidentOptions": "at_infer.models.statistics",
     "Result": "at_infer.api.result",
     "open_engine": "at_infer.engines",
     "score_file": "at_infer.scoring.score_file",

@@ -102,12 +102,9 @@ class IncidentFinder:
         return tracker.add(rows.scores, rows.keys, onset=rows.onset, evidence=evidence, missing=missing)
 
     def _closed(self, events: list[Event]) -> list[Found]:
-        at = self.first_row
-        return [
-            Found(one, self.series, at + one.begin_row, at + one.end_row + 1, at + one.peak_row)
-            for kind, one in events
-            if kind == "closed"
-        ]
+        at, closed = self.first_row, [one for kind, one in events if kind == "closed"]
+        closed.sort(key=lambda one: one.end_row)
+        return [Found(one, self.series, at + one.begin_row, at + one.end_row + 1, at + one.peak_row) for one in closed]
 
 
 def find_incidents(file: ScoredFile, rules: IncidentRules) -> Iterator[Found]:

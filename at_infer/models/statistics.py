@@ -101,7 +101,12 @@ def check_finite(name: str, value: float) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentOptions(Config):
-    """Rules for incidents; None: what fits the score, or what the model has counted false incidents with."""
+    """Rules for incidents; None: what fits the score, or what the model has counted false incidents with.
+
+    >>> from at_infer import IncidentOptions, ScoreOptions
+    >>> ScoreOptions(incidents=IncidentOptions(min_rows=3)).incidents.given
+    {'min_rows': 3}
+    """
 
     min_rows: int | None = None
     """Rows above the lower limit that it takes to be an incident."""

@@ -143,6 +143,21 @@ def test_a_restart_in_the_middle_of_an_incident_keeps_its_id_and_does_not_open_i
 
 
 @pytest.mark.slow
+def test_rules_are_options_and_a_start_with_others_says_so(models, whole, tmp_path):
+    words = ["--threshold", 3.0, "--only", "incidents", "--state", tmp_path / "state"]
+    first = watched(models / "model.onnx", json_lines(TABLE[:70]), *words)
+    assert [one["event"] for one in parsed(first.out)][:1] == ["opened"]
+    second = watched(models / "model.onnx", json_lines(TABLE[70:]), *words, "--cool-down-rows", 500)
+    assert parsed(second.out)[-1]["id"] == whole[-1]["id"]  # what is open goes on
+    assert "state: its incidents were made by other rules; from now on an incident opens above 3, " in second.err
+    assert "; none opens for 500 rows after it" in second.err
+    long = watched(models / "model.onnx", json_lines(TABLE), *words[:-2], "--min-rows", 5000)
+    assert (parsed(long.out), long.code) == ([], 0)
+    refused = watched(models / "model.onnx", "", "--min-rows", 5)
+    assert refused.err.startswith("error: min rows: is a rule for incidents, and none are made; add --only incidents")
+
+
+@pytest.mark.slow
 def test_a_killed_watch_repeats_events_by_the_same_id_only(live, whole, tmp_path):  # noqa: F811
     log, state = tmp_path / "log.jsonl", tmp_path / "state"
     lines = json_lines(TABLE).splitlines(keepends=True)
