@@ -1,11 +1,9 @@
 """From a Parquet file to scaled rows in memory and the places where training and validation windows start."""
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from at_infer.config import Fill, SeasonChoice
 from at_infer.errors import ConfigError, DataError
@@ -16,13 +14,9 @@ from at_infer.scoring.windows import Starts, window_starts
 from at_infer.tables import Table, read_table, rising_columns
 from at_infer.tables.files import InputFile
 from at_infer.tables.resample import OnGrid
+from training.scaling import Rows, Span, blocks, count_missing, fill_forward, fit_scaler, scale_rows
 from training.season import choose_season, subtract_season
 from training.spacing import cut_at_gaps, describe_step, learn_spacing
-
-Rows = NDArray[np.float32]
-Span = tuple[int, int]  # first row and one past the last
-
-BLOCK_CELLS = 1 << 18  # cells looked at together, so that float64 copies and masks stay small
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +105,7 @@ class TrainingData:
         digest = hashlib.sha256(repr((self.columns, self.scaler)).encode())
         for part in (self.train, self.validation):
             digest.update(part.starts.tobytes())
-            for block in _blocks(part.values, [(0, len(part.values))]):
+            for block in blocks(part.values, [(0, len(part.values))]):
                 digest.update(block.tobytes())
         return digest.hexdigest()
 
@@ -164,10 +158,10 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
             subtract_season(part, season)
     if config.fill == "forward":
         for part in parts:
-            _fill_forward(part, cut_at_gaps(part, _series_spans(part), spacing))
-    scaler = _fit_scaler(table, train_spans)
+            fill_forward(part, cut_at_gaps(part, _series_spans(part), spacing))
+    scaler = fit_scaler(table, train_spans)
     for part in parts:
-        _scale(part, scaler)
+        scale_rows(part, scaler)
     return TrainingData(
         columns=table.columns,
         scaler=scaler,
@@ -197,7 +191,7 @@ def _read(config: DataConfig, source: str | InputFile, columns: list[str] | None
         on_grid=on_grid,
     )
     source, first = table.source, 0
-    for block in _blocks(table.values, [(0, len(table.values))]):
+    for block in blocks(table.values, [(0, len(table.values))]):
         if np.isinf(block).any():
             row, column = np.argwhere(np.isinf(block))[0]
             raise DataError(
@@ -205,7 +199,7 @@ def _read(config: DataConfig, source: str | InputFile, columns: list[str] | None
                 f"in row {first + row}; drop or mend that row"
             )
         first += len(block)
-    missing = _count_missing(table.values)
+    missing = count_missing(table.values)
     for name, count in zip(table.columns, missing, strict=True):
         if count == len(table.values):
             raise DataError(f"{source}: column {name!r} has no value at all; leave it out with exclude={name!r}")
@@ -261,62 +255,6 @@ def _starts(spans: list[Span], window: int, stride: int, *, cover_tail: bool) ->
     return np.concatenate(parts)
 
 
-def _fill_forward(table: Table, spans: list[Span]) -> None:
-    """Repeat the last known value of the same span, in place; what is missing at its start stays so."""
-    firsts = np.array([first for first, _ in spans])
-    for j in np.flatnonzero(_count_missing(table.values)):
-        column = table.values[:, j]
-        last_known = -1
-        for start in range(0, len(column), BLOCK_CELLS):
-            row = np.arange(start, min(start + BLOCK_CELLS, len(column)))
-            known = np.where(np.isnan(column[row]), -1, row)
-            known[0] = max(known[0], last_known)
-            known = np.maximum.accumulate(known)
-            last_known = known[-1]
-            series_first = firsts[np.searchsorted(firsts, row, side="right") - 1]
-            column[row] = np.where(known >= series_first, column[known], np.nan)
-
-
-def _fit_scaler(table: Table, spans: list[Span]) -> Scaler:
-    """Mean and standard deviation of the values known in the training part; a constant column keeps its unit."""
-    features = len(table.columns)
-    count, mean, variance = np.zeros(features, np.int64), np.zeros(features), np.zeros(features)
-    low, high = np.full(features, np.inf), np.full(features, -np.inf)
-    for block in _blocks(table.values, spans):
-        count += (~np.isnan(block)).sum(axis=0)
-        mean += np.nansum(block, axis=0, dtype=np.float64)
-        low, high = np.fmin(low, np.fmin.reduce(block)), np.fmax(high, np.fmax.reduce(block))
-    for name, known in zip(table.columns, count, strict=True):
-        if known == 0:
-            raise DataError(
-                f"{table.source}: column {name!r} has no value in the training part; leave it out with exclude={name!r}"
-            )
-    mean /= count
-    for block in _blocks(table.values, spans):
-        variance += np.nansum(np.square(block - mean), axis=0)
-    constant = low == high
-    mean = np.where(constant, low, mean)
-    scale = np.where(constant, 1.0, np.sqrt(variance / count))
-    return Scaler(mean=mean.tolist(), scale=scale.tolist())
-
-
-def _scale(table: Table, scaler: Scaler) -> None:
-    """Scale in place, in float32 as the exported graph does it; a value still missing becomes the mean, which is 0."""
-    mean, scale = np.asarray(scaler.mean, np.float32), np.asarray(scaler.scale, np.float32)
-    for block in _blocks(table.values, [(0, len(table.values))]):
-        missing = np.isnan(block)
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            block -= mean
-            block /= scale
-        block[missing] = 0.0
-        if not np.isfinite(block).all():
-            name = table.columns[int(np.argmin(np.isfinite(block).all(axis=0)))]
-            raise DataError(
-                f"{table.source}: column {name!r} is too large or too small to be scaled in float32; "
-                f"multiply it by a constant"
-            )
-
-
 def _notes(table: Table, train_spans: list[Span], validation_spans: list[Span], window: int) -> list[str]:
     notes = []
     if table.ignored:
@@ -333,21 +271,6 @@ def _notes(table: Table, train_spans: list[Span], validation_spans: list[Span], 
             f"if that is not meant, pass `time_column` or `exclude`"
         )
     return notes
-
-
-def _count_missing(values: Rows) -> NDArray[np.int64]:
-    count = np.zeros(values.shape[1], np.int64)
-    for block in _blocks(values, [(0, len(values))]):
-        count += np.isnan(block).sum(axis=0)
-    return count
-
-
-def _blocks(values: Rows, spans: list[Span]) -> Iterator[Rows]:
-    """Views of a limited number of cells, in order, over the given spans."""
-    rows = max(1, BLOCK_CELLS // values.shape[1])
-    for first, end in spans:
-        for start in range(first, end, rows):
-            yield values[start : min(start + rows, end)]
 
 
 def _rows(spans: list[Span]) -> int:

@@ -18,6 +18,7 @@ from at_infer.errors import ConfigError, DataError
 from benchmarks.reproduce import paper
 from tests.conftest import WriteParquet
 from training import data as data_module
+from training import scaling
 from training.data import DataConfig, TrainingData, load
 
 Floats = NDArray[np.float64]
@@ -71,7 +72,7 @@ def test_filling_equals_a_loop_over_cells(
     pl.DataFrame({"s": series, "a": columns[0], "b": columns[1]}).write_parquet(path)
     expected = brute_force(columns, series, is_train, fill)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data_module, "BLOCK_CELLS", block_cells)
+        patch.setattr(scaling, "BLOCK_CELLS", block_cells)
         if np.isnan(expected).any():
             with pytest.raises(DataError, match=r"has no value (in the training part|at all)"):
                 loaded(path, series_column="s", validation=0.5, fill=fill)
@@ -169,7 +170,7 @@ def test_the_scaler_does_not_depend_on_how_the_rows_are_cut_into_blocks(
 ) -> None:
     path = write_parquet("x.parquet", s=[0] * 13 + [1] * 20, x=np.random.default_rng(0).normal(size=33))
     whole = loaded(path, series_column="s").scaler
-    monkeypatch.setattr(data_module, "BLOCK_CELLS", 3)
+    monkeypatch.setattr(scaling, "BLOCK_CELLS", 3)
     cut = loaded(path, series_column="s").scaler
     np.testing.assert_allclose([cut.mean, cut.scale], [whole.mean, whole.scale], rtol=1e-14)
 
@@ -252,7 +253,7 @@ def test_a_share_outside_of_0_to_1_is_refused_before_anything_is_read(share: flo
 def test_infinities_and_values_beyond_float32_are_refused_with_their_row(
     write_parquet: WriteParquet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data_module, "BLOCK_CELLS", 4)
+    monkeypatch.setattr(scaling, "BLOCK_CELLS", 4)
     for value in (float("inf"), -float("inf"), 1e39):
         path = write_parquet("x.parquet", a=[1.0] * 9, b=[*[1.0] * 7, value, 1.0])
         with pytest.raises(DataError, match="column 'b' is infinite, or too large for float32, in row 7"):
