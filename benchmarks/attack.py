@@ -301,7 +301,8 @@ def _make_seeds(folder: Path) -> None:
     from at_infer.models.sidecar import seal
     from at_infer.scoring.options import EngineOptions
     from benchmarks.models import untrained
-    from export.pipeline import ExportConfig, export_model
+    from export.config import ExportConfig
+    from export.pipeline import export_model
 
     config = ModelConfig(features=3, window=20, width=16, heads=2, layers=1, feed_forward=16)
     made = untrained(config, ScoreConfig(), DiscrepancyConfig(), windows=40, ratio=0.05)

@@ -75,7 +75,8 @@ def prepare(folder: Path, rows: int, engine: Path | None) -> None:
     """A model and a file."""
     from at_infer.config import DiscrepancyConfig, ModelConfig, ScoreConfig
     from benchmarks.models import untrained, write_rows
-    from export.pipeline import ExportConfig, export_model
+    from export.config import ExportConfig
+    from export.pipeline import export_model
 
     write_rows(folder / "data.parquet", rows)
     if engine is not None:

@@ -38,9 +38,10 @@ from at_infer.scoring.real_windows import real_windows
 from at_infer.tables import write_table
 from at_infer.thresholds.ratio import carried_threshold
 from export import parity
+from export.config import ExportConfig
 from export.graphs import ScoreGraph
 from export.parity_runs import run_reference
-from export.pipeline import REAL_WINDOWS, ExportConfig, Exported, export_model
+from export.pipeline import REAL_WINDOWS, Exported, export_model
 from export.to_tensorrt import build_plan
 from export.tolerances import DOUBT, TOLERANCES
 from training.checkpoint import Checkpoint

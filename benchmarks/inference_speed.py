@@ -31,7 +31,8 @@ from at_infer.config import DiscrepancyConfig, ScoreConfig
 from at_infer.engines.ort import open_session
 from benchmarks.models import FEATURES, checkpoint
 from benchmarks.published import published_scores
-from export.pipeline import ExportConfig, export_model
+from export.config import ExportConfig
+from export.pipeline import export_model
 from training.model import AnomalyTransformer
 
 Floats = NDArray[np.float32]

@@ -9,7 +9,8 @@ import torch
 from at_infer.config import DiscrepancyConfig, Fill, ModelConfig, ScoreConfig
 from at_infer.models.statistics import Scaler
 from at_infer.thresholds.quantiles import QUANTILE_LEVELS
-from export.pipeline import ExportConfig, export_model
+from export.config import ExportConfig
+from export.pipeline import export_model
 from training.checkpoint import Checkpoint
 from training.model import AnomalyTransformer
 from training.validation import measure_validation

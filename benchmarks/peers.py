@@ -34,7 +34,8 @@ from numpy.typing import NDArray
 from at_infer.config import ScoreConfig
 from benchmarks.models import FEATURES, checkpoint
 from benchmarks.peer_worker import WINDOW
-from export.pipeline import ExportConfig, export_model
+from export.config import ExportConfig
+from export.pipeline import export_model
 from training.checkpoint import Checkpoint
 
 ROOT = Path(__file__).parent.parent

@@ -20,8 +20,9 @@ from at_infer.config import ExportPrecision, ScoreMode
 from at_infer.errors import AtInferError
 from at_infer.scoring.options import EngineOptions
 from at_infer.scoring.score_file import score_file
+from export.config import ExportConfig
 from export.parity import spearman
-from export.pipeline import ExportConfig, export_model
+from export.pipeline import export_model
 from training.checkpoint import Checkpoint
 
 DEFAULT: tuple[ExportPrecision, ...] = ("int8-dynamic", "int8")

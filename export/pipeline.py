@@ -5,9 +5,9 @@ import os
 import shutil
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,8 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from at_infer import __version__
-from at_infer.config import Config, ExportPrecision, ScoreConfig, ScoreMode, head_rule
-from at_infer.engines.tensorrt.batching import BatchProfile
+from at_infer.config import ScoreConfig, head_rule
 from at_infer.errors import CheckpointError, ExportError
 from at_infer.installed import install_extra
 from at_infer.models.copies import sealed
@@ -30,12 +29,12 @@ from at_infer.scoring.real_windows import real_windows
 from at_infer.scoring.windows import ALIGNMENT
 from at_infer.thresholds.ratio import carried_threshold
 from export import parity
+from export.config import ExportConfig
 from export.fold import fold
 from export.graphs import (
     FP32_OPS,
     FP32_OPS_BESIDE_PRODUCTS,
     AssociationsGraph,
-    Output,
     ScoreGraph,
     lower_precision,
 )
@@ -43,77 +42,16 @@ from export.last_row import fits
 from export.quantize import quantize_for_cpus, quantize_for_engines
 from export.staging import publish, staged_files
 from export.to_onnx import finish, trace, write
-from export.to_tensorrt import EngineChoice, build_plan, choose_flavour
+from export.to_tensorrt import build_plan, choose_flavour
 from export.tolerances import Tolerance
 from export.triton import write_repository
 from training.checkpoint import Checkpoint
 from training.model import AnomalyTransformer
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "int8": torch.float32, "int8-dynamic": torch.float32}
-CHOICES = tuple(name for name in get_args(Output) if name != "last")
 REAL_WINDOWS = 64  # of a data file, spread over it
 
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportConfig(Config):
-    """What to write."""
-
-    name: str = "model"
-    """First part of the file names."""
-    precision: ExportPrecision = "fp32"
-    score_mode: ScoreMode | None = None
-    """None: the checkpoint's."""
-    outputs: tuple[Output, ...] | None = None
-    """Of the score graph; None: what its score mode needs."""
-    data: str | None = None
-    """Parquet with real windows for the parity check."""
-    calibration: str | None = None
-    """Parquet with real windows that int8 is calibrated on."""
-    engine: EngineChoice = "auto"
-    engine_graph: Graph = "score"
-    compute_capabilities: tuple[int, ...] | None = None
-    """GPUs to build for with TensorRT-RTX; None: all that can run any precision."""
-    batch: BatchProfile = field(default_factory=lambda: BatchProfile(1, 32, 256))
-    portable: bool = False
-    """A TensorRT plan for every GPU from Ampere on, and for later versions of TensorRT; slower."""
-    atol: float | None = None
-    rtol: float | None = None
-    """Replace the tolerances of the parity check; both or neither."""
-
-    def __post_init__(self) -> None:
-        is_plain = Path(self.name).name == self.name and self.name.isprintable() and not self.name.startswith(".")
-        if not is_plain or not 0 < len(self.name) <= 200:
-            raise ExportError(f"name: {self.name!r} is not the first part of a file name; leave folders to the output")
-        self._choice("precision", ExportPrecision)
-        self._choice("engine", EngineChoice)
-        self._choice("engine_graph", Graph)
-        if self.score_mode is not None:
-            self._choice("score_mode", ScoreMode)
-        if self.outputs is not None and not (self.outputs and set(self.outputs) <= set(CHOICES)):
-            raise ExportError(f"outputs: {', '.join(self.outputs)} are not all of {', '.join(CHOICES)}")
-        if (self.atol is None) != (self.rtol is None):
-            raise ExportError("tolerance: `atol` and `rtol` go together; give both or neither")
-        if self.precision == "int8" and self.calibration is None:
-            raise ExportError("precision: int8 needs real rows to calibrate on; pass calibration='data.parquet'")
-        if self.on_turing and self.precision != "fp16":
-            raise ExportError(
-                f"compute capability 75: TensorRT-RTX has no {self.precision} matrix products on Turing; export with "
-                f"precision='fp16', or leave 75 out"
-            )
-        if self.portable and self.engine != "tensorrt":
-            raise ExportError(
-                "portable: is for plans of TensorRT; pass engine='tensorrt' (plans of TensorRT-RTX are for many GPUs "
-                "already)"
-            )
-        if self.engine != "none" and self.precision == "int8-dynamic" and self.engine != "auto":
-            raise ExportError("precision: int8-dynamic is for CPUs; use precision='int8' for an engine")
-
-    @property
-    def on_turing(self) -> bool:
-        """TensorRT-RTX cannot multiply in float32 there, so every product is lowered."""
-        return 75 in (self.compute_capabilities or ())
 
 
 @dataclass(frozen=True, slots=True)

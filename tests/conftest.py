@@ -144,7 +144,8 @@ def _exports_trace_once(trace: Trace) -> Iterator[None]:
 
 def exported(once: Once, name: str, source: Checkpoint) -> Path:
     """A folder with both graphs of a checkpoint: exporting takes seconds, so it is done once."""
-    from export.pipeline import ExportConfig, export_model
+    from export.config import ExportConfig
+    from export.pipeline import export_model
 
     return once(name, lambda folder: export_model(source, "0" * 64, folder, ExportConfig(engine="none")))
 

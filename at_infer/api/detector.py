@@ -183,7 +183,7 @@ class Detector(OutlierDetector):
     ) -> list[Path]:
         """Write ONNX files, and a TensorRT plan where one can be built, into a folder; the files that were written.
 
-        `config` are fields of `export.pipeline.ExportConfig`: precision, engine, name, score_mode, calibration, ...
+        `config` are fields of `export.config.ExportConfig`: precision, engine, name, score_mode, calibration, ...
 
         >>> [path.name for path in detector.export("out", engine="none", overwrite=True)]
         ['model.onnx', 'model.associations.onnx']

@@ -99,7 +99,8 @@ def export(
 ) -> list[Path]:
     """As `at-infer export` does; the files that were written."""
     import_torch()
-    from export.pipeline import ExportConfig, export_model
+    from export.config import ExportConfig
+    from export.pipeline import export_model
 
     names = [entry.name for entry in fields(ExportConfig)]
     for name in config:

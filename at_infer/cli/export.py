@@ -112,7 +112,8 @@ def export(
         raise MissingExtraError(f"export: {error.name} is not installed; {install_extra('export')}") from None
     check_own_packages()
     from at_infer.engines.tensorrt.batching import BatchProfile
-    from export.pipeline import ExportConfig, describe, export_model
+    from export.config import ExportConfig
+    from export.pipeline import describe, export_model
     from export.to_tensorrt import parse_compute_capabilities
 
     config = ExportConfig(

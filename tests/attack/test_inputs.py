@@ -14,7 +14,7 @@ from at_infer.errors import DataError, ExportError
 from at_infer.live.times import moment
 from at_infer.models.signatures import onnx_digest
 from at_infer.tables.files import source_files
-from export.pipeline import ExportConfig
+from export.config import ExportConfig
 from tests.scored import Score, rows
 
 

@@ -22,8 +22,8 @@ from at_infer.errors import ConfigError, EngineError, ExportError, MissingExtraE
 from at_infer.models.sidecar import load_sidecar, runtime_cache_path, sidecar_path
 from at_infer.models.statistics import Normal, Scaler
 from export import to_tensorrt
+from export.config import ExportConfig
 from export.graphs import OUTPUTS, ScoreGraph, lower_precision
-from export.pipeline import ExportConfig
 from export.quantize import quantize_for_engines
 from export.to_tensorrt import (
     BatchProfile,

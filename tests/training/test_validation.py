@@ -17,7 +17,8 @@ from at_infer.models.metadata import Metadata
 from at_infer.models.statistics import ValidationRecord
 from at_infer.thresholds.quantiles import quantiles
 from at_infer.thresholds.ratio import quantile_threshold
-from export.pipeline import ExportConfig, export_model
+from export.config import ExportConfig
+from export.pipeline import export_model
 from tests import oracle
 from tests.checkpoints import PLAIN, SCALER, WINDOW, checkpoint
 from tests.conftest import Answer, MakeData
