@@ -5,7 +5,7 @@ import stat
 import types
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -70,13 +70,15 @@ def typed(hint: Any, value: Any, where: str) -> Any:
         return value
     if origin is list and isinstance(value, list):
         return [typed(of[0], one, where) for one in value]
-    if origin is tuple and isinstance(value, list | tuple):
+    if origin is tuple and isinstance(value, list | tuple) and (of[-1] is Ellipsis or len(value) == len(of)):
         return tuple(typed(of[0], one, where) for one in value)
     if origin is dict and isinstance(value, dict):
         return {typed(str, name, where): typed(of[1], one, f"{where}.{name}") for name, one in value.items()}
     if isinstance(hint, type) and origin is None:
         if hasattr(hint, "from_dict"):
             return value if isinstance(value, hint) else hint.from_dict(value)
+        if is_dataclass(hint):
+            return value if isinstance(value, hint) else hint(**typed_fields(hint, value))
         if _is(hint, value):
             return value
     raise ConfigError(f"{where}: {shown(value)} is not {_NAMES.get(origin or hint, 'what belongs there')}")

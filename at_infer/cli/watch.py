@@ -155,6 +155,7 @@ def watch(
         from at_infer.live.reload import Reloader
         from at_infer.live.rows import RowReader
         from at_infer.live.scorer import StreamScorer
+        from at_infer.live.state import values_of
         from at_infer.live.tally import Tally
         from at_infer.live.watch import Watch
         from at_infer.output import check_writable
@@ -214,7 +215,10 @@ def watch(
         kept = Kept()
         if state is not None:
             check_writable(state, overwrite=True, inputs=[engine, follow])
-            kept = Kept.from_dict(stream.load(state)) if state.exists() else kept
+            if state.exists():
+                extra = stream.load(state)
+                with values_of(state):
+                    kept = Kept.from_dict(extra)
         tally = Tally()
         seen = Metrics(tally, stream)
         if metrics is not None:
@@ -224,12 +228,14 @@ def watch(
         if told or metrics is not None:
             deliveries = _deliveries(on_incident, webhook, webhook_format, tally)
             incidents = stack.enter_context(LiveIncidents(stream, rules_of_scorer(stream.scorer), tally, deliveries))
-            incidents.recall(kept.incidents)
+            with values_of(state or Path()):
+                incidents.recall(kept.incidents)
             if kept.rules not in (None, incidents.rules.to_dict()):
                 say(f"{state}: its incidents were made by other rules; from now on an incident {incidents.rules}")
         grid = None if stream.scorer.on_grid is None else LiveGrid(stream, tally)
         if grid is not None:
-            grid.recall(kept.grid)
+            with values_of(state or Path()):
+                grid.recall(kept.grid)
         lines = stack.enter_context(_lines(follow, kept.position, from_end=from_end))
         reloader = Reloader(engine, open_stream, tally, say, input_options=input_options, follow_file=reload)
         stack.enter_context(_hangup(reloader))

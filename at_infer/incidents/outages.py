@@ -12,6 +12,7 @@ from at_infer.incidents.incident import Cause, Incident, State, Time, incident_i
 from at_infer.incidents.rules import IncidentRules
 from at_infer.incidents.tracker import Event, Times
 from at_infer.models.spacing import Spacing
+from at_infer.untrusted import typed
 
 Bools = NDArray[np.bool_]
 
@@ -111,7 +112,8 @@ class OutageTracker:
 
     def recall(self, kept: dict[str, Any]) -> None:
         """Go on where `remember` was asked: nothing opens a second time."""
-        self.number, self.known = kept["number"], {one["feature"]: _Outage(**one) for one in kept["known"]}
+        known = typed(list[_Outage], kept["known"], "known")
+        self.number, self.known = typed(int, kept["number"], "number"), {one.feature: one for one in known}
 
     def _grow(self, name: str, first: int, end: int, times: Times | None) -> list[tuple[int, Event]]:
         """Rows without a value."""

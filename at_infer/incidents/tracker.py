@@ -7,8 +7,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from at_infer.errors import ConfigError
 from at_infer.incidents.incident import Cause, Incident, State, Time, incident_id, plain_time
 from at_infer.incidents.rules import IncidentRules
+from at_infer.untrusted import typed
 
 Floats = NDArray[np.float32]
 
@@ -156,8 +158,14 @@ class IncidentTracker:
 
     def recall(self, kept: dict[str, Any]) -> None:
         """Go on where `remember` was asked: the same ids, and nothing opens twice."""
-        self.number, self._quiet_until = kept["number"], kept["quiet_until"]
-        self._now = None if kept["now"] is None else _Candidate(**kept["now"])
+        self.number, self._quiet_until = (typed(int, kept[name], name) for name in ("number", "quiet_until"))
+        self._now = typed(_Candidate | None, kept["now"], "now")
+        shape = (len(self.features), max(1, len(self.view_names)))
+        now = self._now
+        if now is not None and now.blame and np.shape(now.blame) != shape:
+            raise ConfigError(f"blame: is not of {shape[0]} features and {shape[1]} views")
+        if now is not None and now.announced is not None and now.begin_row is None:
+            raise ConfigError("begin_row: an incident that was opened has begun")
 
     def _grow(self, now: _Candidate, rows: "_Rows", at: int, end: int) -> list[Event]:
         """Rows above the lower limit, cut where something is to be told, so that it is told as of that row."""

@@ -3,8 +3,10 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from at_infer.errors import ConfigError
 from at_infer.live.incidents import KeptTracker
 from at_infer.live.lines import Position
+from at_infer.untrusted import shown, typed, typed_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +32,11 @@ class Kept:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """The reverse of `to_dict`; what earlier versions of at-infer did not keep has its default."""
-        place = values.get("position")
-        return cls(
-            row=values.get("row", 0),
-            position=None if place is None else Position(**place | {"head": tuple(place["head"])}),
-            incidents=tuple(KeptTracker(**one) for one in values.get("incidents", ())),
-            rules=values.get("rules"),
-            grid=tuple(values.get("grid", ())),
-        )
+        known: dict[str, Any] = {"row": 0, "position": None, "incidents": [], "rules": None, "grid": []}
+        known |= {name: value for name, value in values.items() if name in known}
+        known["incidents"] = [{"outages": None} | one for one in typed(list[Any], known["incidents"], "incidents")]
+        kept = cls(**typed_fields(cls, known))
+        place = kept.position
+        if kept.row < 0 or (place is not None and min(place.offset, place.lines, place.inode, *place.head) < 0):
+            raise ConfigError(f"position: row {kept.row} of {shown(place)} is before the start")
+        return kept

@@ -4,18 +4,20 @@ import json
 import zlib
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from at_infer.config import MOST_WINDOW
 from at_infer.errors import ConfigError, DataError
 from at_infer.live.pushed import LiveSeries
 from at_infer.live.times import as_json, moment
 from at_infer.output import atomic_path
 from at_infer.scoring.series import SeriesState
 from at_infer.scoring.windows import Floats
-from at_infer.untrusted import MOST_JSON_BYTES, check_regular, load_json
+from at_infer.untrusted import MOST_JSON_BYTES, check_regular, load_json, typed
 
 if TYPE_CHECKING:
     from at_infer.live.scorer import StreamScorer
@@ -66,13 +68,24 @@ def load_state(path: Path, stream: "StreamScorer") -> dict[str, Any]:
     """Replace what the stream remembers by what the file holds."""
     check_regular(path, DataError)
     try:
-        with path.open("rb") as file:
+        with path.open("rb") as file, values_of(path):
             return _load(path, file, stream)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
-    except (ConfigError, DataError):
+
+
+class StateError(ConfigError):
+    """A state that is sound, but of something else."""
+
+
+@contextmanager
+def values_of(path: Path) -> Iterator[None]:
+    """While values of a state are used for the first time: those that cannot be used mean that it is damaged."""
+    try:
+        yield
+    except StateError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, MemoryError):
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, MemoryError, ConfigError):
         raise DataError(f"{path}: is damaged; remove it to start afresh") from None
 
 
@@ -86,13 +99,13 @@ def _load(path: Path, file: BinaryIO, stream: "StreamScorer") -> dict[str, Any]:
     if found != FORMAT:
         raise DataError(f"{path}: has format {found}, this at-infer reads {FORMAT}; remove it to start afresh")
     if head["model"] != json.loads(json.dumps(_model(stream))):
-        raise ConfigError(f"{path}: belongs to another model; give its `engine`, or another `state`")
+        raise StateError(f"{path}: belongs to another model; give its `engine`, or another `state`")
     for name, value in json.loads(json.dumps(_score(stream))).items():
         was = head["score"].get(name, value)
         if was != value:
-            raise ConfigError(f"{path}: was kept with {name} {was}, not {value}; give the same, or another `state`")
+            raise StateError(f"{path}: was kept with {name} {was}, not {value}; give the same, or another `state`")
     if len(head["series"]) > stream.max_series:
-        raise ConfigError(
+        raise StateError(
             f"{path}: holds {len(head['series'])} series, more than max_series={stream.max_series}; raise it, or "
             f"give another `state`"
         )
@@ -113,13 +126,44 @@ def _series(
                 raise DataError(f"{path}: is cut short; remove it to start afresh")
             crc = zlib.crc32(data, crc)
             kept[name] = np.frombuffer(data, "<f4").reshape(shape).copy()
-        state: SeriesState = stream.core.start(str(entry["name"]))
+        name = typed(str | int | float, entry["name"], "name")
+        state: SeriesState = stream.core.start(str(name))
+        _check_memory(kept, state.remember())
         state.recall(kept)
         time = entry["time"]
-        waiting = deque(tuple(tag) if isinstance(tag, list) else tag for tag in entry["waiting"])
-        yield entry["name"], LiveSeries(state, None if time is None else (moment(time), time), waiting)
+        waiting = deque(_tag(tag) for tag in typed(list[Any], entry["waiting"], "waiting"))
+        if len(waiting) > stream.scorer.delay:
+            raise ConfigError(f"waiting: {len(waiting)} rows, of a delay of {stream.scorer.delay}")
+        yield name, LiveSeries(state, None if time is None else (moment(time), time), waiting)
     if file.read() != crc.to_bytes(4, "little"):
         raise DataError(f"{path}: is damaged; remove it to start afresh")
+
+
+def _check_memory(kept: dict[str, Any], fresh: dict[str, Any]) -> None:
+    """Numbers count from 0; arrays are those of a series that begins, along axes of which it has something."""
+    counts = {name: value for name, value in kept.items() if not isinstance(value, np.ndarray)}
+    ends = [typed(int, value, name) for name, value in counts.items() if name.split(".")[-1] in ("rows", "number")]
+    if max(ends) - min(ends) > MOST_WINDOW:
+        raise ConfigError(f"rows: {max(ends)} and {min(ends)} are not of one series")
+    for name, value in kept.items():
+        if not isinstance(value, np.ndarray):
+            counted = typed(float if name == "time" else int, value, name)
+            if name != "time" and not 0 <= counted <= kept["rows"] + MOST_WINDOW:
+                raise ConfigError(f"{name}: {counted} does not belong to {kept['rows']} rows")
+        elif isinstance(known := fresh.get(name, value), np.ndarray):
+            same = [now in (own, now if own == 0 else own) for now, own in zip(value.shape, known.shape, strict=True)]
+            if not all(same):
+                raise ConfigError(f"{name}: has the shape {value.shape}")
+        else:
+            raise ConfigError(f"{name}: is no number")
+
+
+def _tag(tag: Any) -> Any:
+    """What the row of a score is called: its number, or that with series and time."""
+    if not isinstance(tag, list):
+        return typed(str | int | float | None, tag, "waiting")
+    typed(int, tag[0], "waiting")
+    return tuple(typed(str | int | float | None, one, "waiting") for one in tag)
 
 
 def _model(stream: "StreamScorer") -> dict[str, Any]:

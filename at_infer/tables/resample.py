@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from at_infer.errors import DataError
 from at_infer.models.spacing import Grid, Times
+from at_infer.untrusted import typed
 
 Rows = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -93,11 +94,13 @@ class Resampler:
 
     def recall(self, kept: dict[str, Any]) -> None:
         """Go on where `remember` was asked."""
-        self.open, before = kept["open"], kept["before"]
-        self.sums, self.counts = (np.array([float.fromhex(x) for x in kept[name]]) for name in ("sums", "counts"))
+        width = len(self.sums)
+        step, before = kept["open"], kept["before"]
+        self.open = None if step is None else typed(int, int(step), "open")
+        self.sums, self.counts = (_floats(kept[name], width) for name in ("sums", "counts"))
         self.before = None
         if before is not None:
-            self.before = before[0], np.array([float.fromhex(x) for x in before[1]], np.float32)
+            self.before = typed(int, int(before[0]), "before"), _floats(before[1], width).astype(np.float32)
 
     def _give_out(self, steps: Ints, values: Rows) -> Iterator[Steps]:
         """With the empty steps before each, unless they are too many."""
@@ -116,6 +119,13 @@ class Resampler:
         if not self.how.carry:
             found[behind > 0] = np.nan
         return Steps((steps[owner] - behind) * self.step_us, found)
+
+
+def _floats(texts: list[str], width: int) -> Sums:
+    """The reverse of `_hex`; a state may hold anything."""
+    if len(texts) != width:
+        raise ValueError(f"{len(texts)} numbers, not {width}")
+    return np.array([float.fromhex(text) for text in texts])
 
 
 def _hex(values: NDArray[Any]) -> list[str]:
