@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.attack import mutate
+from benchmarks.attack.mutations import mutate
 
 
 def test_mutations_are_those_of_the_seed() -> None:
@@ -23,11 +23,12 @@ def test_mutations_are_those_of_the_seed() -> None:
 @pytest.mark.slow
 def test_a_short_attack_finds_nothing(tmp_path: Path) -> None:
     found = tmp_path / "attack.json"
-    words = ["--mutations", "20", "--kills", "1", "--full-disks", "5", "--no-bomb", "--output", str(found)]
+    words = ["--mutations", "30", "--kills", "2", "--watch-kills", "1", "--output", str(found)]
     # A process of its own: threads of this one would be forked.
     command = [sys.executable, "-m", "benchmarks.attack", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
     assert done.returncode == 0, done.stderr
     result = json.loads(found.read_text())
-    assert result["findings"] == []
+    assert list(result) == ["mutations", "kills of score", "kills of watch"]
+    assert all(part["findings"] == [] for part in result.values()), result
     assert json.loads(done.stdout.splitlines()[-1]) == result

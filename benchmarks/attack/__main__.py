@@ -1,0 +1,152 @@
+"""Run parts of the attack, print the table, and end in one JSON line; see `benchmarks.attack`."""
+
+import argparse
+import importlib
+import json
+import os
+import pkgutil
+import random
+import re
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("POLARS_MAX_THREADS", "1")  # before polars: a child makes its own threads
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from benchmarks.attack import disks, kills, seeds, sizes
+from benchmarks.attack.children import Attack
+from benchmarks.attack.command import FINDINGS, OUTCOMES
+from benchmarks.attack.kills import Outcome
+
+EVERY_S = 20.0
+"""Between two writes of the result: a run that is ended early has found what it has found."""
+MOST_FINDINGS = 100
+
+
+class Result:
+    """Counts by kind and outcome of one part, written to the file of all parts."""
+
+    def __init__(self, part: str, output: Path | None, facts: dict[str, Any]) -> None:
+        self.part, self.output, self.facts = part, output, facts
+        self.counts: dict[str, Counter[str]] = {}
+        self.findings: list[dict[str, str]] = []
+        self.began = self.written = time.monotonic()
+
+    def take(self, found: Iterator[Outcome]) -> None:
+        """Count everything; what is counted is in the file soon."""
+        for kind, outcome, said in found:
+            self.counts.setdefault(kind, Counter())[outcome] += 1
+            if outcome in FINDINGS and len(self.findings) < MOST_FINDINGS:
+                text = re.sub(r"/\S*/attack\w+", "", said[-1500:])
+                self.findings.append({"kind": kind, "outcome": outcome, "said": text})
+                print(f"{kind}: {outcome}: {said[-1500:]}", file=sys.stderr, flush=True)
+            if time.monotonic() - self.written > EVERY_S:
+                self.write()
+        self.write()
+
+    def write(self) -> None:
+        """Merge with the other parts of the file."""
+        self.written = time.monotonic()
+        if self.output is None:
+            return
+        whole = json.loads(self.output.read_text()) if self.output.exists() else {}
+        temporary = self.output.with_suffix(".tmp")
+        temporary.write_text(json.dumps({**whole, self.part: self.to_dict()}, indent=1) + "\n", encoding="utf-8")
+        temporary.replace(self.output)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it is stored."""
+        rows = {kind: {name: found[name] for name in OUTCOMES if found[name]} for kind, found in self.counts.items()}
+        tried = sum(sum(found.values()) for found in self.counts.values())
+        seconds = round(self.written - self.began)
+        return {**self.facts, "tried": tried, "seconds": seconds, "table": rows, "findings": self.findings}
+
+
+def _mutations(valid: Path, work: Path, given: argparse.Namespace) -> Iterator[Outcome]:
+    """Mutated files and hostile values."""
+    attack = Attack(valid, work, given.seed, given.keep)
+    attack.check_sound()
+    for found in attack.run(given.first, given.mutations):
+        yield found.kind, found.outcome, f"number {found.number}: {' '.join(found.words)}: {found.said}"
+        if found.console:
+            yield "of these by the console script", found.outcome, ""
+
+
+def _import_everything() -> None:
+    """Children are forked with all modules, of which none has been used."""
+    import onnx  # noqa: F401
+    import onnxruntime  # noqa: F401
+    import torch._dynamo  # noqa: F401 - optimizers load it at their first step
+
+    import at_infer
+    import training
+
+    for package in (at_infer, training):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if "tensorrt" not in module.name and "__main__" not in module.name:
+                importlib.import_module(module.name)
+
+
+def main() -> None:
+    """Attack."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--mutations", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="Number of the first mutation.")
+    parser.add_argument("--kills", type=int, default=0, help="Of score.")
+    parser.add_argument("--train-kills", type=int, default=0)
+    parser.add_argument("--watch-kills", type=int, default=0)
+    parser.add_argument("--full-disks", type=int, default=0, help="At most; takes gcc.")
+    parser.add_argument("--names", action="store_true", help="Odd names of outputs.")
+    parser.add_argument("--bomb", action="store_true", help="A small Parquet file of 60 million rows.")
+    parser.add_argument("--stream", type=float, default=0.0, help="Seconds of live stream.")
+    parser.add_argument("--keep", type=Path, help="Folder for files that led to findings.")
+    parser.add_argument("--output", type=Path, help="Result; other parts that it holds stay.")
+    given = parser.parse_args()
+    if given.full_disks:
+        disks.preload()
+    results = []
+    with tempfile.TemporaryDirectory(prefix="attack") as place:
+        folder, rng = Path(place), random.Random(given.seed)
+        _import_everything()
+        valid = folder / "seeds"
+        seeds.make(valid)
+        facts: dict[str, Any] = {}
+        parts: list[tuple[str, Any, Callable[[], Iterator[Outcome]]]] = [
+            ("mutations", given.mutations, lambda: _mutations(valid, folder / "work", given)),
+            ("kills of score", given.kills, lambda: kills.of_score(valid, folder / "score", rng, given.kills)),
+            (
+                "kills of train",
+                given.train_kills,
+                lambda: kills.of_train(valid, folder / "train", rng, given.train_kills),
+            ),
+            (
+                "kills of watch",
+                given.watch_kills,
+                lambda: kills.of_watch(valid, folder / "watch", rng, given.watch_kills),
+            ),
+            ("full disks", given.full_disks, lambda: disks.of_all(valid, folder / "full", given.full_disks)),
+            ("names", given.names, lambda: sizes.names(valid, folder / "names")),
+            ("bomb", given.bomb, lambda: sizes.bomb(valid, folder / "bomb", facts)),
+            ("stream", given.stream, lambda: sizes.stream(valid, given.stream, facts)),
+        ]
+        for name, wanted, attack in parts:
+            if wanted:
+                facts = {"seed": given.seed}
+                results.append(Result(name, given.output, facts))
+                results[-1].take(attack())
+    print(f"| {' | '.join(('what', 'tried', *OUTCOMES))} |\n|{' --- |' * (2 + len(OUTCOMES))}")
+    for result in results:
+        for kind, row in result.counts.items():
+            print(f"| {kind} | {sum(row.values())} | {' | '.join(str(row[name]) for name in OUTCOMES)} |")
+    print(json.dumps({result.part: result.to_dict() for result in results}))
+
+
+if __name__ == "__main__":
+    main()
