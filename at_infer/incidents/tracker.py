@@ -25,6 +25,7 @@ class Times(Protocol):
 Ints = NDArray[np.int64]
 
 MOST_CAUSES = 5
+LARGEST = float(np.finfo(np.float32).max)
 NO_FLOATS = np.empty((0, 0), np.float32)
 
 
@@ -151,6 +152,10 @@ class IncidentTracker:
         """A gap in time lies before the next row: no incident spans it. The cool-down counts rows, and goes on."""
         return self._close("closed")
 
+    def _worse_than(self, announced: float) -> float:
+        """Scores are float32, in which the limit of a huge one would be infinite."""
+        return min(self.rules.worse_factor * announced, LARGEST)
+
     def remember(self) -> dict[str, Any]:
         """JSON values from which `recall` goes on."""
         now = None if self._now is None else asdict(self._now)
@@ -178,7 +183,7 @@ class IncidentTracker:
             elif now.announced is None:
                 cut = max(at, at + rules.min_rows - now.rows - 1, self._quiet_until - self.number)
             else:
-                cut = rows.next_above(rules.worse_factor * now.announced, at, end)
+                cut = rows.next_above(self._worse_than(now.announced), at, end)
             cut = min(cut + 1, end)
             rows.add_to(now, at, cut)
             at, row = cut, cut - 1
@@ -193,7 +198,7 @@ class IncidentTracker:
                 if now.begin_row is not None and now.rows >= rules.min_rows and now.last_row >= self._quiet_until:
                     now.announced = now.peak_score
                     events.append(Event("opened", self._incident(now, "open")))
-            elif 0 < rules.worse_factor * now.announced < rows.scores[row]:
+            elif 0 < self._worse_than(now.announced) < rows.scores[row]:
                 now.announced = now.peak_score
                 events.append(Event("worse", self._incident(now, "open")))
         return events

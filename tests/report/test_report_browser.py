@@ -180,23 +180,52 @@ def test_the_line_in_the_chart_can_be_dragged(browser: Browser, labelled: tuple[
     assert shown(browser) == at_threshold(score, labels, grid(browser)["values"][cut(browser)])
 
 
+ODD_SCORES: dict[str, list[float | None]] = {
+    "one row": [0.7],
+    "one row without a score": [None],
+    "two rows": [0.1, 0.9],
+    "no score": [None] * 300,
+    "constant": [0.5] * 300,
+    "constant and above": [0.7] * 300,
+    "one score": [None] * 150 + [0.9] + [None] * 149,
+    "huge": [3e38, 1e-38] * 150,
+}
+
+
 def test_real_clicks_drags_and_double_clicks_anywhere_in_the_charts_raise_no_error(
     browser: Browser, labelled: tuple[Path, np.ndarray, np.ndarray], explained: Path
 ) -> None:
     for page in (labelled[0], explained):
         browser.open(page)
-        for over in browser.all(".u-over"):
-            browser.run("arguments[0].scrollIntoView({block: 'center'})", over)
-            box = browser.run(
-                "const b = arguments[0].getBoundingClientRect(); return [b.x, b.y, b.width, b.height]", over
-            )
-            for share in (0.0, 0.5, 0.999):
-                at = {"x": box[0] + share * box[2], "y": box[1] + share * box[3], "button": "left"}
-                beyond = at | {"x": box[0] + box[2] + 40}
+        click_everywhere(browser)
+
+
+@pytest.mark.parametrize("name", ODD_SCORES)
+def test_real_clicks_in_charts_of_odd_scores_raise_no_error(browser: Browser, tmp_path: Path, name: str) -> None:
+    scores = ODD_SCORES[name]
+    path = write_scores(tmp_path / "s.parquet", {"time": minutes(len(scores)), "score": scores})
+    write_report(path, "-o", tmp_path / "r.html")
+    browser.open(tmp_path / "r.html")
+    click_everywhere(browser)
+
+
+def click_everywhere(browser: Browser) -> None:
+    """Click, double-click and drag at the edges and in the middle of each chart: beyond its end, and back."""
+    for over in browser.all(".u-over"):
+        browser.run("arguments[0].scrollIntoView({block: 'center'})", over)
+        box = browser.run("const b = arguments[0].getBoundingClientRect(); return [b.x, b.y, b.width, b.height]", over)
+        for share in (0.0, 0.5, 0.999):
+            at = {"x": box[0] + share * box[2], "y": box[1] + share * box[3], "button": "left"}
+            for beyond in (at | {"x": box[0] + box[2] + 40}, at | {"x": at["x"] + 1}):
                 for count in (1, 2):
                     for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
                         browser.command("Input.dispatchMouseEvent", type=kind, clickCount=count, **at)
-                for kind, where in (("mousePressed", at), ("mouseMoved", beyond), ("mouseReleased", beyond)):
+                for kind, where in (
+                    ("mousePressed", at),
+                    ("mouseMoved", beyond),
+                    ("mouseMoved", beyond | {"x": at["x"]} if share else beyond),
+                    ("mouseReleased", beyond),
+                ):
                     browser.command("Input.dispatchMouseEvent", type=kind, clickCount=1, buttons=1, **where)
 
 
