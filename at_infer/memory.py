@@ -1,7 +1,10 @@
-"""How memory is kept and given back in a process of our own: a command or a cluster worker, never in a library."""
+"""Memory: what there is of it, and how it is kept and given back in a process of our own, never in a library."""
 
 import os
 from contextlib import suppress
+from pathlib import Path
+
+from at_infer.errors import DataError
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
 _MB = 1 << 20
@@ -21,3 +24,24 @@ def own_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_MMAP_THRESHOLD, 8 * _MB)
         mallopt(_TRIM_THRESHOLD, 64 * _MB)
+
+
+def check_memory(needed: int, source: str, what: str) -> None:
+    """Fail at once where rows cannot be held: a small file may ask for much, and the system would end the process."""
+    free = available_bytes()
+    if free is not None and needed > free:
+        raise DataError(
+            f"{source}: {what} take {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB of memory are free; use fewer rows or "
+            "columns"
+        )
+
+
+def available_bytes() -> int | None:
+    """What the system has free, at most the limit of a container; None where nobody says."""
+    found: list[int] = []
+    with suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        found.append(next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable")))
+    with suppress(OSError, ValueError):  # "max" is no limit; what is used of it counts files that are read again
+        found.append(int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
+    return min(found, default=None)

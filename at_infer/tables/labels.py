@@ -8,6 +8,7 @@ import polars.selectors as cs
 from numpy.typing import NDArray
 
 from at_infer.errors import DataError
+from at_infer.memory import check_memory
 from at_infer.tables.clock import clock_of, read_times
 from at_infer.tables.files import InputFile, listed, reading
 from at_infer.tables.keys import (
@@ -142,6 +143,8 @@ def _rows_per_day(frame: pl.DataFrame, time: str | None, series: list[tuple[str,
 
 
 def _read(files: list[InputFile], names: list[str]) -> pl.DataFrame:
+    rows = sum(file.rows for file in files)
+    check_memory(8 * rows * len(names), str(files[0].path), f"{rows} rows of {len(names)} columns")
     frames = []
     for file in files:
         for name in names:

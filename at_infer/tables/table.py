@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from at_infer.errors import DataError
+from at_infer.memory import check_memory
 from at_infer.models.spacing import Clock, Times
 from at_infer.output import atomic_path
 from at_infer.tables import files as input_files
@@ -89,6 +90,7 @@ def read_table(
         return _read_on_grid(source, read, ignored)
 
     rows = sum(file.rows for file in files)
+    check_memory(4 * rows * len(names), source, f"{rows} rows of {len(names)} columns")
     try:
         values = np.empty((rows, len(names)), np.float32)
     except (MemoryError, ValueError):

@@ -12,8 +12,9 @@ import pytest
 
 from at_infer.errors import DataError, ExportError
 from at_infer.live.times import moment
+from at_infer.memory import available_bytes
 from at_infer.models.signatures import onnx_digest
-from at_infer.tables.files import source_files
+from at_infer.tables.files import CHUNK_CELLS, InputFile, source_files
 from export.config import ExportConfig
 from tests.scored import Score, rows
 
@@ -78,6 +79,30 @@ def test_a_csv_of_millions_of_columns_is_refused(models: Path, tmp_path: Path, r
     answer = run_cli("score", path, "--engine", models / "model.onnx", "-o", tmp_path / "out")
     assert answer.code == 1
     assert "its first line is no header" in answer.err
+
+
+def test_rows_that_do_not_fit_into_memory_are_refused_before_they_are_read(
+    tmp_path: Path, run_cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "data.parquet"
+    rows(60).with_columns(score=0.5, label=0).write_parquet(path)
+    assert (available_bytes() or 1) > 0
+    monkeypatch.setattr("at_infer.memory.available_bytes", lambda: 400)
+    for words in (["train", path, "-o", tmp_path / "ckpt.pt"], ["evaluate", path]):
+        answer = run_cli(*words)
+        assert answer.code == 1
+        assert "of memory are free; use fewer rows or columns" in answer.err
+
+
+def test_a_bomb_is_read_in_chunks_of_bounded_size(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.parquet"
+    zeros = pl.select(pl.repeat(0.0, 5_000_000, dtype=pl.Float32).alias("f00")).with_columns(f01="f00", f02="f00")
+    zeros.write_parquet(path, row_group_size=5_000_000)
+    assert path.stat().st_size < 50_000
+    file = InputFile.open(path)
+    heights = [chunk.height for _, chunk in file.chunks(["f00", "f01", "f02"])]
+    assert sum(heights) == 5_000_000
+    assert max(heights) * 3 <= CHUNK_CELLS
 
 
 def test_a_flipped_bit_in_the_weights_is_found(models: Path, tmp_path: Path, run_cli: Callable[..., Any]) -> None:
