@@ -3,8 +3,8 @@
 import glob
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -59,22 +59,47 @@ def check_writable(path: Path, *, overwrite: bool, inputs: Iterable[str | Path |
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Give a temporary sibling of `path` to write to; it takes the place of `path` if the block succeeds."""
+    with atomic_paths([path]) as (temporary,):
+        yield temporary
+
+
+@contextmanager
+def atomic_paths(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """The same for several files: none takes its place before all are on the disk."""
+    with ExitStack() as made:
+        written = [made.enter_context(_beside(path)) for path in paths]
+        yield written
+        for temporary, path in zip(written, paths, strict=True):
+            with _naming(path), temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+        for temporary, path in zip(written, paths, strict=True):
+            with _naming(path):
+                take_place(temporary, path)
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """An empty file that is gone at the end, unless it has been renamed."""
     temporary = _temporary(path)
     _remove_leftovers(path)
     try:
-        _check_replaceable(path)
-        temporary_files.add(temporary)
-        _create(temporary, _mode(path))
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        take_place(temporary, path)
-    except OSError as error:
-        raise OutputError(f"{path}: could not be written ({error.strerror or error})") from error
+        with _naming(path):
+            _check_replaceable(path)
+            temporary_files.add(temporary)
+            _create(temporary, _mode(path))
+            yield temporary
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         temporary_files.discard(temporary)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{path}: could not be written ({error.strerror or error})") from error
 
 
 def take_place(temporary: Path, path: Path) -> None:

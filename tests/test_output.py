@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from at_infer.errors import OutputError
-from at_infer.output import atomic_path, check_writable, notes_to
+from at_infer.output import atomic_path, atomic_paths, check_writable, notes_to
 
 NEVER_WRITABLE = Path("/proc")  # not even for root
 
@@ -168,3 +168,29 @@ def test_a_link_planted_under_the_temporary_name_is_not_followed(tmp_path: Path)
         temporary.write_text("new")
     assert victim.read_text() == "precious"
     assert names(tmp_path) == ["out", "victim"]
+
+
+def test_of_several_files_none_is_replaced_if_one_cannot_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths, synced = [tmp_path / name for name in "abc"], []
+
+    def full(descriptor: int) -> None:
+        synced.append(descriptor)
+        if len(synced) == 3:
+            raise OSError(28, os.strerror(28))
+
+    def write() -> None:
+        with atomic_paths(paths) as temporary:
+            for one in temporary:
+                one.write_text("new")
+
+    for path in paths:
+        path.write_text("old")
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OutputError, match="c: could not be written"):
+        write()
+    assert [path.read_text() for path in paths] == ["old"] * 3
+    assert len(list(tmp_path.iterdir())) == 3
+    write()
+    assert [path.read_text() for path in paths] == ["new"] * 3

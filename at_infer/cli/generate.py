@@ -1,6 +1,5 @@
 """`at-infer generate`: synthetic data for the other commands."""
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -8,7 +7,7 @@ import typer
 
 from at_infer.cli.terminal import show
 from at_infer.errors import ConfigError, OutputError
-from at_infer.output import atomic_path, check_writable
+from at_infer.output import atomic_paths, check_writable
 
 if TYPE_CHECKING:
     from at_infer.datasets import Family
@@ -82,8 +81,7 @@ def generate(
 
     names = np.array(["normal", *datasets.FAMILIES])
     first_timestamp = 0
-    with ExitStack() as files:  # all three, or none
-        temporary = [files.enter_context(atomic_path(path)) for path in paths]
+    with atomic_paths(paths) as temporary:  # all three, or none
         for target, (part, data) in zip(temporary, parts.items(), strict=True):
             length, width = data.values.shape
             columns: dict[str, Any] = {"timestamp": np.arange(first_timestamp, first_timestamp + length)}
