@@ -21,7 +21,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from benchmarks.attack import disks, kills, seeds, sizes
 from benchmarks.attack.children import Attack
-from benchmarks.attack.command import FINDINGS, OUTCOMES
+from benchmarks.attack.command import FINDINGS, OUTCOMES, table
 from benchmarks.attack.kills import Outcome
 
 EVERY_S = 20.0
@@ -141,10 +141,7 @@ def main() -> None:
                 facts = {"seed": given.seed}
                 results.append(Result(name, given.output, facts))
                 results[-1].take(attack())
-    print(f"| {' | '.join(('what', 'tried', *OUTCOMES))} |\n|{' --- |' * (2 + len(OUTCOMES))}")
-    for result in results:
-        for kind, row in result.counts.items():
-            print(f"| {kind} | {sum(row.values())} | {' | '.join(str(row[name]) for name in OUTCOMES)} |")
+    print(table({result.part: result.to_dict() for result in results}))
     print(json.dumps({result.part: result.to_dict() for result in results}))
 
 

@@ -5,8 +5,10 @@ import os
 import subprocess
 import sys
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 OUTCOMES = ("one-line error", "accepted", "traceback", "hang", "crash", "wrong output")
 FINDINGS = OUTCOMES[2:]
@@ -83,6 +85,16 @@ def judge(said: Said | None, *, output: Path | None = None, codes: tuple[int, ..
     is_one_line = sum(line.startswith("error: ") for line in lines) == 1
     # inspect shows what is wrong among the rest that it found; evaluate and score may say notes first.
     return "one-line error" if is_one_line or (not lines and said.out) else "traceback"
+
+
+def table(parts: Mapping[str, Any]) -> str:
+    """All parts in markdown, as the documents show them."""
+    lines = [f"| {' | '.join(('what', 'tried', *OUTCOMES))} |", f"|{' --- |' * (2 + len(OUTCOMES))}"]
+    for part in parts.values():
+        for kind, row in part["table"].items():
+            counts = [sum(row.values()), *(row.get(name, 0) for name in OUTCOMES)]
+            lines.append(f"| {kind} | {' | '.join(map(str, counts))} |")
+    return "\n".join(lines)
 
 
 def _is_bug(text: str) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.attack.command import table
 from benchmarks.attack.mutations import mutate
 
 
@@ -18,6 +19,12 @@ def test_mutations_are_those_of_the_seed() -> None:
     first, second = ([mutate(content, random.Random(seed)) for seed in range(20)] for _ in range(2))
     assert first == second
     assert all(one != content for one in first[:5])
+
+
+def test_the_document_shows_the_table_of_the_result() -> None:
+    root = Path(__file__).parents[2]
+    result = json.loads((root / "benchmarks" / "results" / "attack.json").read_text())
+    assert table(result) in (root / "docs" / "security.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
