@@ -137,7 +137,9 @@ def test_workflows_run_what_exists_with_few_rights_and_a_limit(path: Path) -> No
                 assert words[0] in targets | {"test"}, step["run"]
             elif first.endswith("python"):
                 module = words[words.index("-m") + 1]
-                source = (ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
+                place = ROOT / module.replace(".", "/")
+                file = place / "__main__.py" if place.is_dir() else place.with_suffix(".py")
+                source = file.read_text(encoding="utf-8")
                 assert all(f'"{word}"' in source for word in words if word.startswith("--"))
             else:
                 assert (ROOT / first).is_file(), step["run"]
