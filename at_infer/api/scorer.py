@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
@@ -16,6 +17,8 @@ from at_infer.api.result import Result
 from at_infer.api.table_run import TableRun, Taken, closed, track, tracker_of
 from at_infer.engines import Engine
 from at_infer.errors import ConfigError
+from at_infer.incidents.defaults import rules_of_scorer
+from at_infer.incidents.rules import IncidentRules
 from at_infer.incidents.tracker import Event
 from at_infer.models.spacing import find_gaps
 from at_infer.scoring import scorer as scoring
@@ -92,7 +95,7 @@ class Scorer(scoring.Scorer):
         frame = read_frame(rows, _names(columns))
         stream = RowStream(as_file(frame), columns)
         with self._turn, Bar("score", "rows", shown=self.verbose) as bar:
-            run = TableRun(self, columns, self.batch_size_for(stream.rows))
+            run = TableRun(self, self._rules, columns, self.batch_size_for(stream.rows))
             for chunk in stream.chunks():
                 run.add(chunk)
                 bar.show(stream.read_rows, stream.rows)
@@ -123,7 +126,7 @@ class Scorer(scoring.Scorer):
         """
         chosen = InputOptions(time_column=time, series_column=series, no_time=no_time, one_series=one_series)
         columns = chosen.columns(self.metadata, self.options.max_gap, mask=self.masks, on_grid=self.on_grid)
-        run = TableRun(self, columns, self.batch_size_for(0))
+        run = TableRun(self, self._rules, columns, self.batch_size_for(0))
         waiting: deque[_Batch] = deque()
         done: deque[_Batch] = deque(maxlen=1)
 
@@ -158,11 +161,16 @@ class Scorer(scoring.Scorer):
             given, frame = done.pop() if done else (None, run.keys)
             yield left.result(self, no_rows(given), frame.head(0))
 
+    @cached_property
+    def _rules(self) -> IncidentRules:
+        """Of incidents; found once, because it takes as long as scoring hundreds of rows."""
+        return rules_of_scorer(self)
+
     def _score_array(self, rows: ArrayLike, times: Sequence[Any] | NDArray[Any] | None) -> Result:
         with self._turn:
             channels = self.score_channels(rows, times)
         missing = np.isnan(np.asarray(rows, np.float64)) if self.masks else None
-        tracker, known = tracker_of(self, ""), None if times is None else self._known_times(times)
+        tracker, known = tracker_of(self, self._rules, ""), None if times is None else self._known_times(times)
         gaps = [] if known is None or self.longest_step is None else find_gaps(known, self.longest_step).tolist()
         events: list[Event] = []
         for first, end in pairwise(sorted({0, *gaps, len(channels)})):

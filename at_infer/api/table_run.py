@@ -8,8 +8,8 @@ import numpy as np
 
 from at_infer.api.picture import Axis, Span
 from at_infer.api.result import Result
-from at_infer.incidents.defaults import rules_of_scorer
 from at_infer.incidents.incident import Incident
+from at_infer.incidents.rules import IncidentRules
 from at_infer.incidents.series import SeriesIncidents
 from at_infer.incidents.tracker import Event
 from at_infer.live.incidents import evidence
@@ -43,8 +43,8 @@ class Taken(NamedTuple):
 class TableRun:
     """Chunks of rows in, channels and incidents of as many rows as are asked for out."""
 
-    def __init__(self, scorer: Scorer, columns: Columns, batch_size: int) -> None:
-        self.scorer, self.key = scorer, columns.time_column or ("row" if not columns.keys else None)
+    def __init__(self, scorer: Scorer, rules: IncidentRules, columns: Columns, batch_size: int) -> None:
+        self.scorer, self.rules, self.key = scorer, rules, columns.time_column or ("row" if not columns.keys else None)
         self.core = scorer.rows(batch_size)
         self.series: SeriesState | None = None
         self.carried, self.keys = CarriedRows(), Frame()
@@ -61,7 +61,7 @@ class TableRun:
         self.begun, self.name = 0, ""
         """Row that the series of the rows taken last begins with, and its name."""
         self.ended = False
-        self.tracker = tracker_of(scorer, "")
+        self.tracker = tracker_of(scorer, rules, "")
 
     def add(self, chunk: Chunk) -> None:
         """The next rows, of any number of series."""
@@ -104,7 +104,7 @@ class TableRun:
             if self.starts and self.starts[0][0] == self.taken + at:
                 events += self.tracker.end()
                 self.begun, self.name = self.starts.popleft()
-                self.tracker = tracker_of(self.scorer, self.name)
+                self.tracker = tracker_of(self.scorer, self.rules, self.name)
             if self.gaps and self.gaps[0] == self.taken + at:
                 self.gaps.popleft()
                 events += self.tracker.cross_gap()
@@ -129,10 +129,10 @@ class TableRun:
             self.ready += len(rows.channels)
 
 
-def tracker_of(scorer: Scorer, series: str) -> SeriesIncidents:
+def tracker_of(scorer: Scorer, rules: IncidentRules, series: str) -> SeriesIncidents:
     """Of one series."""
     return SeriesIncidents(
-        rules_of_scorer(scorer),
+        rules,
         model=scorer.metadata.checkpoint_sha256,
         series=series,
         features=scorer.metadata.columns,
