@@ -77,6 +77,7 @@ def test_every_kind_of_table_gets_the_scores_of_the_file(edited: Edit, score: Sc
     shuffled = frame.select(reversed(frame.columns))
     with Scorer(engine, ScoreOptions(explain=explain)) as scorer:
         result = scorer.score(KINDS[kind](shuffled))
+        assert result.incidents == scorer.score(frame).incidents
     np.testing.assert_array_equal(result.score, expected.score)
     np.testing.assert_array_equal(result.is_anomaly, expected.frame["is_anomaly"])
     assert result.threshold == expected.summary.threshold
