@@ -167,11 +167,12 @@ def test_a_program_keeps_its_own_settings(edited: Edit, tmp_path: Path) -> None:
     (tmp_path / "model.onnx").symlink_to(edited())
     program = """
 import ctypes, os, signal, threading
+import polars  # it sets variables of its own
 before = dict(os.environ), signal.getsignal(signal.SIGINT)
 tuned = []
 library, open_library = ctypes.CDLL(None), ctypes.CDLL
 ctypes.CDLL = lambda *given, **more: tuned.append(given) or open_library(*given, **more)
-import polars, at_infer
+import at_infer
 with at_infer.Scorer("model.onnx") as scorer:
     scorer.score(polars.read_parquet("data.parquet"))
 assert (dict(os.environ), signal.getsignal(signal.SIGINT)) == before
