@@ -163,7 +163,7 @@ class Scorer(scoring.Scorer):
 
     @cached_property
     def _rules(self) -> IncidentRules:
-        """Of incidents; found once, because it takes as long as scoring hundreds of rows."""
+        """Of incidents; found once, because all metadata are read again for it."""
         return rules_of_scorer(self)
 
     def _score_array(self, rows: ArrayLike, times: Sequence[Any] | NDArray[Any] | None) -> Result:
