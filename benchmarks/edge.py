@@ -49,9 +49,11 @@ class Run:
         print(f"{name} ...", flush=True)
         try:
             self.report[name] = work()
-        except (AtInferError, AssertionError, OSError, subprocess.SubprocessError, RuntimeError) as error:
+        except Exception as error:  # whatever it is: the board may be at hand only once
             words = error.stderr if isinstance(error, subprocess.CalledProcessError) else str(error)
-            self.skip(name, (words.strip().splitlines() or [type(error).__name__])[-1])
+            known = isinstance(error, AtInferError | subprocess.CalledProcessError)
+            last = (words.strip().splitlines() or [""])[-1]
+            self.skip(name, last if known and last else f"{type(error).__name__}: {last}")
 
     def skip(self, name: str, reason: str) -> None:
         """Name what was not done."""
@@ -88,7 +90,9 @@ def examine() -> dict[str, Any]:
 def export_all(run: Run) -> list[dict[str, Any]]:
     """The model in every precision; as plans where there is a GPU to run them."""
     settings = run.settings
-    checkpoint(settings["width"], ScoreConfig(), settings["layers"]).save(run.folder / "ckpt.pt")
+    # A mode whose score is in the graph, row by row: live answers are compared with the engine's own.
+    score = ScoreConfig(mode="reconstruction")
+    checkpoint(settings["width"], score, settings["layers"]).save(run.folder / "ckpt.pt")
     write_rows(run.folder / "rows.parquet", settings["rows"])
     if not run.has_gpu:
         run.skip("plans", f"no GPU to run them: {run.report.get('machine', {}).get('gpu', {}).get('reason')}")
@@ -142,7 +146,14 @@ def measure(folder: Path, *, quick: bool) -> dict[str, Any]:
     run.step("bench", lambda: bench_all(run))
     run.step("score", lambda: score_all(run))
     run.step("live", lambda: watch_best(run))
-    report = {"benchmark": "edge", "quick": quick, "settings": run.settings, **run.report, "skipped": run.skipped}
+    report = {
+        "benchmark": "edge",
+        "format": 1,
+        "quick": quick,
+        "settings": run.settings,
+        **run.report,
+        "skipped": run.skipped,
+    }
     without_paths: dict[str, Any] = json.loads(json.dumps(report).replace(f"{folder}/", ""))
     return without_paths
 

@@ -109,7 +109,7 @@ def side_by_side(engine: Engine, feed: Feed, folder: Path, args: argparse.Namesp
     """The engine alone and the loop around it, taking turns on the same rows."""
     state, lines = folder / f"{feed.series}.state", folder / "rows.jsonl"
     lines.write_bytes(b"".join(feed.lines()))
-    stream = StreamScorer(engine, engine_options=EngineOptions(batch_size=args.batch_size))
+    stream = StreamScorer(engine, engine_options=EngineOptions(batch_size=args.batch_size), delay=0)
     feed.fill(stream)
     stream.save(state)
     windows = feed.windows()
@@ -139,7 +139,7 @@ def paced(model: Path, feed: Feed, folder: Path, rate: float, args: argparse.Nam
     """Delay of every row through a real process, at a steady rate."""
     lines = list(feed.lines())[: args.paced_rows]
     words = ["watch", "--engine", model, "--series-column", "machine", "--threads", args.threads]
-    words += ["--batch-size", args.batch_size, "--max-delay-ms", args.max_delay_ms]
+    words += ["--batch-size", args.batch_size, "--max-delay-ms", args.max_delay_ms, "--delay", 0]
     state = folder / f"{feed.series}.state"
     process = subprocess.Popen(
         [sys.executable, "-m", "at_infer", *map(str, words), "--state", str(state)],
@@ -177,7 +177,9 @@ def paced(model: Path, feed: Feed, folder: Path, rate: float, args: argparse.Nam
 def loop_alone(engine: Engine, feed: Feed, folder: Path, args: argparse.Namespace) -> dict[str, float]:
     """The loop with an engine that costs nothing."""
     assert engine.metadata is not None
-    stream = StreamScorer(FreeEngine(engine.metadata), engine_options=EngineOptions(batch_size=args.batch_size))
+    stream = StreamScorer(
+        FreeEngine(engine.metadata), engine_options=EngineOptions(batch_size=args.batch_size), delay=0
+    )
     lines = folder / "free.jsonl"
     lines.write_bytes(b"".join(feed.lines()))
     runs = []
