@@ -71,6 +71,7 @@ def write(model: onnx.ModelProto, path: Path) -> str:
 def _strip(model: onnx.ModelProto) -> None:
     """Remove stack traces with machine paths, and shapes of intermediate values that runtimes infer anyway."""
     model.producer_name, model.producer_version = "at-infer", ""
+    model.ir_version = IR_VERSION
     model.doc_string = model.graph.doc_string = ""
     del model.metadata_props[:]
     del model.graph.metadata_props[:]

@@ -1,5 +1,6 @@
 """Every example runs, on small inputs."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.checkpoints import checkpoint
+from at_infer import score_file
+from tests.checkpoints import PLAIN, checkpoint
 from tests.scored import rows
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -48,6 +50,30 @@ def triton(script: Path, folder: Path, models: Path) -> None:
     assert "tritonserver --model-repository" in said
 
 
+def triton_client(script: Path, folder: Path, models: Path) -> None:
+    """Against a stub that speaks Triton's protocol: rows that it flags are those of `at-infer score`."""
+    checkpoint(score=PLAIN).save(folder / "ckpt.pt")
+    run_example("bash", EXAMPLES / "triton.sh", folder / "ckpt.pt", folder / "out")
+    data = (
+        rows(205).with_row_index("k").with_columns(pl.when(pl.col("k") == 77).then(99.0).otherwise("f01").alias("f01"))
+    )
+    data.write_parquet(folder / "data.parquet")
+    stub = [sys.executable, str(Path(__file__).parents[1] / "triton_stub.py"), str(folder / "out" / "repository")]
+    with subprocess.Popen(stub, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            url = f"127.0.0.1:{int(server.stdout.readline())}"
+            said = run_example(sys.executable, script, folder / "data.parquet", "--url", url)
+        finally:
+            server.terminate()
+    flagged = {answer["row"]: answer["score"] for answer in map(json.loads, said.splitlines())}
+    score_file(folder / "data.parquet", folder / "out" / "model.onnx", folder / "scores.parquet")
+    expected = pl.read_parquet(folder / "scores.parquet").filter("is_anomaly")
+    assert 77 in flagged
+    assert list(flagged) == expected["row"].to_list()
+    np.testing.assert_allclose(list(flagged.values()), expected["score"], rtol=1e-4)
+
+
 def ray_job(script: Path, folder: Path, models: Path) -> None:
     (folder / "data").mkdir()
     for k in range(2):
@@ -65,6 +91,7 @@ RUNS: dict[str, Callable[[Path, Path, Path], None]] = {
     "tsb_ad.py": tsb_ad,
     "migrate_published.sh": migrate_published,
     "triton.sh": triton,
+    "triton_client.py": triton_client,
     "ray_job.sh": ray_job,
 }
 MARKS = {"ray_job.sh": pytest.mark.ray}
