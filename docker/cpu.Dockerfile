@@ -14,7 +14,9 @@ RUN python -m venv /opt/at-infer \
     && /opt/at-infer/bin/pip install --no-cache-dir --disable-pip-version-check -c constraints.txt .
 
 FROM python:3.12-slim-bookworm
-RUN useradd --uid 10001 --create-home --shell /usr/sbin/nologin at-infer
+# A named volume takes over the owner of the folder that it is mounted on.
+RUN useradd --uid 10001 --create-home --shell /usr/sbin/nologin at-infer \
+    && install -d -o 10001 /state
 COPY --from=build /opt/at-infer /opt/at-infer
 ENV PATH="/opt/at-infer/bin:$PATH" \
     PYTHONDONTWRITEBYTECODE=1 \
