@@ -24,7 +24,8 @@ import polars as pl
 from at_infer import EngineOptions, Scorer
 from at_infer.config import DiscrepancyConfig, ModelConfig, ScoreConfig
 from benchmarks.models import FEATURES, untrained
-from export.pipeline import ExportConfig, export_model
+from export.config import ExportConfig
+from export.pipeline import export_model
 
 
 def main() -> None:
