@@ -93,7 +93,9 @@ class StreamBatch:
         for begin, end in pairwise([*begins, len(rows)]):
             before = state.stretch
             gone = None if before.missing is None else before.missing.run.copy()
-            self.core.push(state, self.values[rows[begin:end]], times=None if times is None else times[begin:end])
+            first = rows[begin]
+            part = self.values[first : first + 1] if end == begin + 1 else self.values[rows[begin:end]]
+            self.core.push(state, part, times=None if times is None else times[begin:end])
             if gone is not None:
                 self._note_features(rows[begin], gone, known)
             if state.stretch is not before:
