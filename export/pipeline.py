@@ -49,6 +49,8 @@ from training.checkpoint import Checkpoint
 from training.model import AnomalyTransformer
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "int8": torch.float32, "int8-dynamic": torch.float32}
+SMALL_WIDTH = 64
+"""Of a network whose products are too small a part of its time for int8-dynamic to be worth it."""
 REAL_WINDOWS = 64  # of a data file, spread over it
 
 Say = Callable[[str], None]
@@ -88,6 +90,8 @@ def export_model(
     `inputs` are files that no output may replace, beside those that `config` names.
     """
     _check_weights(checkpoint)
+    if config.precision == "int8-dynamic" and checkpoint.model.width <= SMALL_WIDTH:
+        say("note: int8-dynamic gains little at this size, 1.2 times the speed of fp32 and no live graph; use fp32")
     flavour = None if config.precision == "int8-dynamic" else choose_flavour(config.engine)
     targets = {suffix: folder / f"{config.name}{suffix}" for suffix in (".onnx", ".associations.onnx", ".trt")}
     sidecars = [Path(f"{targets['.trt']}{suffix}") for suffix in (".json", ".log", ".timing")]
@@ -131,7 +135,10 @@ def score_graph(checkpoint: Checkpoint, checkpoint_sha256: str) -> bytes:
     """The file `model.onnx` of a default export, with the same check, and nothing else: half the time."""
     _check_weights(checkpoint)
     model, metadata = _make(checkpoint, checkpoint_sha256, ExportConfig(engine="none"), "score", None, None)
-    return sealed(finish(model, metadata))
+    finished = finish(model, metadata)
+    if metadata.score.mode == "fusion":
+        _add_live_graph(finished, checkpoint, None)
+    return sealed(finished)
 
 
 def _make(
