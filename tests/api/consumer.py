@@ -13,6 +13,7 @@ from at_infer import (
     Detector,
     EngineOptions,
     Incident,
+    IncidentOptions,
     InputOptions,
     Plot,
     Result,
@@ -27,7 +28,7 @@ from at_infer import (
 
 def use_a_detector(frame: pl.DataFrame, rows: NDArray[np.float64]) -> None:
     """Train, score and write."""
-    detector = Detector(window=20, options=ScoreOptions(explain="top"), engine_options=EngineOptions(threads=1))
+    detector = Detector(window=20, options=ScoreOptions(explain="top", incidents=IncidentOptions(min_rows=3)))
     assert_type(detector.fit(frame, time="ts", series="machine", from_="ckpt.pt"), Detector)
     assert_type(detector.fit(rows).score(rows), Result)
     assert_type(detector.score_samples(frame), NDArray[np.float64])
@@ -45,7 +46,7 @@ def use_a_detector(frame: pl.DataFrame, rows: NDArray[np.float64]) -> None:
 
 def use_a_scorer(frame: pl.DataFrame, rows: list[list[float]]) -> None:
     """Score tables and arrays."""
-    with Scorer("model.onnx", ScoreOptions(ratio=0.01), EngineOptions(), verbose=True) as scorer:
+    with Scorer("model.onnx", ScoreOptions(ratio=0.01), EngineOptions(threads=1), verbose=True) as scorer:
         result = scorer.score(frame)
         assert_type(scorer.score(rows), Result)
         for part in scorer.stream(frame.iter_slices(10)):
