@@ -90,7 +90,7 @@ def judge(said: Said | None, *, output: Path | None = None, codes: tuple[int, ..
 def table(parts: Mapping[str, Any]) -> str:
     """All parts in markdown, as the documents show them."""
     lines = [f"| {' | '.join(('what', 'tried', *OUTCOMES))} |", f"|{' --- |' * (2 + len(OUTCOMES))}"]
-    for part in parts.values():
+    for part in (part for name, part in parts.items() if name != "benchmark"):
         for kind, row in part["table"].items():
             counts = [sum(row.values()), *(row.get(name, 0) for name in OUTCOMES)]
             lines.append(f"| {kind} | {' | '.join(map(str, counts))} |")

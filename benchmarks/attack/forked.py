@@ -45,6 +45,8 @@ class Forked:
 
     def poll(self, wait_s: float) -> bool:
         """Has it ended?"""
+        if self.ended is not None:  # its pipe is closed
+            return True
         ready, _, _ = select.select([self.pipe], [], [], wait_s)
         if ready:
             piece = os.read(self.pipe, 1 << 16)
