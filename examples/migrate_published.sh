@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A checkpoint of the published implementation (thuml/Anomaly-Transformer) into use, without training again:
+# Export and use a checkpoint of the published implementation (thuml/Anomaly-Transformer) without training again:
 #   examples/migrate_published.sh MSL_checkpoint.pth train.parquet test.parquet OUTPUT [WINDOW]
-# train.parquet is the data it was trained on: it gives scaler and threshold. Never the test data.
-# The score is the reconstruction error; --score-mode published would keep theirs (docs/method.md says why not).
+# train.parquet is the training data of the checkpoint; scaler and threshold come from it. Never use the test data here.
+# The score is the reconstruction error; for the published score use --score-mode published (see docs/method.md).
 set -euo pipefail
 checkpoint=$1 train=$2 test=$3 output=$4 window=${5:-100}
 mkdir -p "$output"

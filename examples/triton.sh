@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A model repository for NVIDIA Triton from a checkpoint:
+# Write a model repository for NVIDIA Triton from a checkpoint:
 #   examples/triton.sh ckpt.pt OUTPUT
-# Triton itself was never run here: it needs its container. The repository's files are checked against Triton's own schema.
+# Triton itself was not run (it needs its container). The repository's files are checked against Triton's own schema.
 set -euo pipefail
 checkpoint=$1 output=$2
 mkdir -p "$output"

@@ -1,8 +1,8 @@
-"""Score a Parquet file by a Triton server, window by window, over gRPC.
+"""Score a Parquet file with a Triton server, window by window, over gRPC.
 
     python examples/triton_client.py data.parquet [--url localhost:8001] [--model anomaly_transformer_onnx]
 
-Export with a score mode that is whole in the graph, such as `--score-mode reconstruction`. Columns and threshold come
+Export with a score mode that the graph computes completely, such as `--score-mode reconstruction`. Columns and threshold come
 from the server. Needs `pip install 'tritonclient[grpc]'`. Tested against a stub that speaks the protocol, never
 against a real server.
 """
@@ -19,7 +19,7 @@ BATCH = 32
 
 
 def parameters(client: triton.InferenceServerClient, model: str) -> dict[str, Any]:
-    """What at-infer has written into the model's configuration."""
+    """Parameters that at-infer wrote into the model configuration."""
     config = client.get_model_config(model).config
     return {key.rpartition(".")[2]: json.loads(value.string_value) for key, value in config.parameters.items()}
 

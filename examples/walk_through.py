@@ -1,6 +1,6 @@
 """From data to alarms, step by step, on generated data: python examples/walk_through.py [folder]
 
-Training and export run as commands; what an application does every day, scoring, is plain Python without torch.
+Training and export run as commands; scoring is plain Python without torch.
 """
 
 import argparse
@@ -14,11 +14,11 @@ from at_infer import Scorer, StreamScorer, score_file
 
 
 def main() -> None:
-    """Generate, train, export, score a file, score rows in memory, score rows as they come, report."""
+    """Generate, train, export, score a file, score rows in memory, score live rows, report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?", default=Path("walk-through"))
     parser.add_argument("--rows", type=int, nargs=3, default=[20_000, 10_000, 20_000], help="train, validation, test")
-    parser.add_argument("--max-steps", type=int, default=400, help="budget of the training")
+    parser.add_argument("--max-steps", type=int, default=400, help="training budget")
     args = parser.parse_args()
     folder: Path = args.folder
     folder.mkdir(parents=True, exist_ok=True)
