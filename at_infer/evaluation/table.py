@@ -83,22 +83,22 @@ def _preamble(found: Evaluation, source: str) -> Iterator[str]:
 
 
 def _incidents(told: IncidentFigures, markdown: bool) -> Iterator[str]:
-    """What a person is told of, first."""
+    """Metrics of incidents, which come first."""
     rules = told.rules
     yield ""
     yield "### Incidents" if markdown else "INCIDENTS"
     yield ""
     body = [
         ["incidents", str(told.incidents)],
-        ["labelled anomalies that can be told apart", str(told.anomalies)],
+        ["separate labelled anomalies", str(told.anomalies)],
         ["incident recall", f"{told.incident_recall:.4f}"],
         ["false incidents", str(told.false_incidents)],
     ]
     if told.false_incidents_per_day is not None:
         body.append(["false incidents per day and series", f"{told.false_incidents_per_day:.4g}"])
     if told.delay_rows is not None:
-        body.append(["delay of the begin, rows", f"{told.delay_rows:.4g}"])
-    yield from _grid(["Told to a person", "score"], body, markdown)
+        body.append(["incident delay, rows", f"{told.delay_rows:.4g}"])
+    yield from _grid(["Incident metric", "score"], body, markdown)
     yield ""
     yield (
         f"An incident opens above {rules.open_at:.6g}, closes below {rules.close_at:.6g} and bridges "
@@ -137,12 +137,12 @@ def _roc(found: Evaluation, markdown: bool) -> Iterator[str]:
 
 
 def _verdict(found: Evaluation) -> Iterator[str]:
-    """Said in words where the paper's figure is worth nothing."""
+    """A sentence for each figure that is no evidence."""
     adjusted, plain = found.concatenated["pa_f1"], found.concatenated["vus_pr"]
     best = max((value or 0.0, name) for name, value in adjusted.items() if name != "score")
     yield ""
     if found.threshold.leaking:
-        yield "LEAKING: the threshold has seen the test scores; do not compare these figures with honest ones."
+        yield "LEAKING: the threshold has seen the test scores; do not compare these figures with others."
     if (adjusted["score"] or 0.0) <= best[0]:
         yield (
             f"The point-adjusted F1 of {adjusted['score']:.4f} is no evidence: {best[1].replace('_', ' ')} reaches "
