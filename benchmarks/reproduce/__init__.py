@@ -1,1 +1,1 @@
-"""The tables of the Anomaly Transformer paper, made again: one command per table, beside chance and honest metrics."""
+"""The tables of the Anomaly Transformer paper, reproduced: one command per table, with random baselines and unadjusted metrics."""

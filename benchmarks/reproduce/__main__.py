@@ -1,4 +1,4 @@
-"""The tables of the Anomaly Transformer paper, made again from a folder of labelled data.
+"""The tables of the Anomaly Transformer paper, reproduced from a folder of labelled data.
 
     python -m benchmarks.reproduce main --data DATA --work WORK --datasets msl,smap
     python -m benchmarks.reproduce criterion --data DATA --work WORK --datasets msl
