@@ -1,1 +1,1 @@
-"""The tables of the Anomaly Transformer paper, reproduced: one command per table, with random baselines and unadjusted metrics."""
+"""The tables of the Anomaly Transformer paper, reproduced: one command per table, with baselines and plain metrics."""

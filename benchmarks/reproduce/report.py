@@ -150,8 +150,8 @@ def _floor(datasets: dict[str, Any]) -> Iterator[str]:
     yield "## The floor inside the logarithms of AssDis\n\n`python -m benchmarks.reproduce floor`\n"
     yield _paragraph(
         "P underflows. It is clamped to at least 1e-8 inside the logarithm (`--head-rule paper`), or log P is computed "
-        "from sigma without a floor (`--head-rule exact`). Networks are trained with the floor. The rank correlation is "
-        "that of AssDis with and without it."
+        "from sigma without a floor (`--head-rule exact`). Networks are trained with the floor. The rank correlation "
+        "is that of AssDis with and without it."
     )
     for dataset, found in datasets.items():
         yield f"### The floor inside the logarithms of AssDis: {NAMES.get(dataset, dataset)}\n"
@@ -246,8 +246,8 @@ def _contrast(datasets: dict[str, Any]) -> Iterator[str]:
     yield "## Adjacent associations\n\n`python -m benchmarks.reproduce contrast`\n"
     yield _paragraph(
         "Mean weight of the series association between a point and the points just before and after it, over heads and "
-        "layers, for abnormal and normal test rows. Uniform attention over a window of 100 gives 1 %. The paper does not "
-        "say which points it counts as adjacent. A contrast above 1 means that anomalies attend to their neighbours "
+        "layers, for abnormal and normal test rows. Uniform attention over a window of 100 gives 1 %. The paper does "
+        "not say which points it counts as adjacent. A contrast above 1 means that anomalies attend to their neighbours "
         "more than normal points do."
     )
     for dataset, found in datasets.items():
