@@ -247,8 +247,8 @@ def _contrast(datasets: dict[str, Any]) -> Iterator[str]:
     yield _paragraph(
         "Mean weight of the series association between a point and the points just before and after it, over heads and "
         "layers, for abnormal and normal test rows. Uniform attention over a window of 100 gives 1 %. The paper does "
-        "not say which points it counts as adjacent. A contrast above 1 means that anomalies attend to their neighbours "
-        "more than normal points do."
+        "not say which points it counts as adjacent. A contrast above 1 means that anomalies attend to "
+        "their neighbours more than normal points do."
     )
     for dataset, found in datasets.items():
         yield f"### Adjacent associations: {NAMES.get(dataset, dataset)}\n\n{_setting(dataset, found)}"
