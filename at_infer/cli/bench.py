@@ -53,7 +53,7 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON line on stdout.")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="A Markdown table on stdout.")] = False,
 ) -> None:
-    """Measure latency and throughput of exported models, which take turns so that a busy machine affects all.
+    """Measure latency and throughput of exported models, in turns, so that load affects all alike.
 
     Times are of whole batches, from host memory to host memory, after a warm-up. A plan is measured four times: with
     and without its CUDA graph, with and without transfers; clocks, power and memory of the GPU are shown if they can

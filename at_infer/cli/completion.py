@@ -12,7 +12,7 @@ COMPLETE_VARIABLE = "_AT_INFER_COMPLETE"
 def completion(
     shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Your shell.")],
 ) -> None:
-    """Print a script that lets a shell complete commands, options and their values.
+    """Print a shell completion script.
 
     [bold]Examples[/bold]
 

@@ -19,10 +19,11 @@ def demo(
         "demo"
     ),
     quick: Annotated[
-        bool, typer.Option("--quick", help="Little data and a tiny model: seconds, to check the installation.")
+        bool, typer.Option("--quick", help="Little data and a tiny model, to check the installation in seconds.")
     ] = False,
     engine: Annotated[
-        Path | None, typer.Option("--engine", help="A model of an earlier demo, instead of training one; no PyTorch.")
+        Path | None,
+        typer.Option("--engine", help="Use the model of an earlier demo instead of training; needs no PyTorch."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files of an earlier demo.")] = False,
 ) -> None:

@@ -45,10 +45,10 @@ def drift(
     threads: Threads = None,
     as_json: Annotated[bool, typer.Option("--json", help="Everything as one JSON document.")] = False,
 ) -> None:
-    """Tell whether recent rows, or their scores, have left the validation range: which features, and since when.
+    """Detect drift of recent rows or of their scores: which features, and since when.
 
-    Rows are summarised in blocks. Drift is what is outside in at least the last two blocks of a series. No labels are
-    used. Exit code 0: no drift, 3: drift, 1: an error.
+    Rows are summarised in blocks. Drift is a deviation that lasts for at least the last two blocks of a series. No
+    labels are used. Exit code 0: no drift, 3: drift, 1: an error.
 
     [bold]Examples[/bold]
 

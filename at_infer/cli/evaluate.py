@@ -44,13 +44,13 @@ def evaluate(
     train_scores: Annotated[
         str | None, threshold_option(help="Scores of the training rows, for published-leaking.")
     ] = None,
-    seed: Annotated[int, output_option(min=0, help="Of the random baseline.")] = 0,
+    seed: Annotated[int, output_option(min=0, help="Seed of the random baseline.")] = 0,
     as_json: Annotated[
-        bool, output_option("--json", help="Everything as one JSON document, every series too.")
+        bool, output_option("--json", help="Everything, including every series, as one JSON document.")
     ] = False,
-    markdown: Annotated[bool, output_option("--markdown", help="Tables in markdown.")] = False,
+    markdown: Annotated[bool, output_option("--markdown", help="Tables in Markdown.")] = False,
 ) -> None:
-    """Compare scores with labels, next to baselines that never see the data.
+    """Compare scores with labels, next to baselines that ignore the data.
 
     The paper's point-adjusted metrics, and metrics without adjustment. Both files must have the same rows in the same
     order; their key columns are compared. The threshold never comes from the test scores, except with

@@ -1,4 +1,4 @@
-"""`at-infer export`: a checkpoint in, ONNX graphs and a TensorRT engine out."""
+"""`at-infer export`: a checkpoint in, ONNX graphs and a TensorRT plan out."""
 
 import hashlib
 import json
@@ -37,7 +37,7 @@ def export(
         str | None, graph_option(help="Parquet with calibration data for int8; also used for the parity check.")
     ] = None,
     score_mode: Annotated[
-        ScoreMode | None, graph_option(help="Score inside the graph. Default: the checkpoint's.")
+        ScoreMode | None, graph_option(help="Score mode of the graph. Default: the checkpoint's.")
     ] = None,
     outputs: Annotated[
         str | None,
@@ -48,9 +48,11 @@ def export(
     ] = None,
     engine: Annotated[
         Literal["auto", "tensorrt", "rtx", "none"],
-        engine_option(help="auto: TensorRT where it and a GPU are present, else TensorRT-RTX, else none."),
+        engine_option(help="auto: TensorRT if TensorRT and a GPU are present, else TensorRT-RTX, else none."),
     ] = "auto",
-    engine_graph: Annotated[Literal["score", "associations"], engine_option(help="Graph the engine runs.")] = "score",
+    engine_graph: Annotated[
+        Literal["score", "associations"], engine_option(help="Graph to build the plan from.")
+    ] = "score",
     compute_capability: Annotated[
         str | None, engine_option(help="GPUs to build for with TensorRT-RTX, such as 86,89,120.")
     ] = None,
@@ -59,14 +61,14 @@ def export(
         bool,
         engine_option(
             "--portable",
-            help="With --engine tensorrt: a plan for other GPUs from Ampere on and for later TensorRT, but slower.",
+            help="With --engine tensorrt: a plan for all GPUs from Ampere on and later TensorRT versions, but slower.",
         ),
     ] = False,
     triton: Annotated[
         Path | None, engine_option(help="Also write a model repository for NVIDIA Triton into this folder.")
     ] = None,
     check_data: Annotated[
-        str | None, check_option(help="Parquet with real rows to compare on. Default: --calibration.")
+        str | None, check_option(help="Parquet with real rows for the parity check. Default: --calibration.")
     ] = None,
     atol: Annotated[float | None, check_option(help="Absolute tolerance, for all outputs.")] = None,
     rtol: Annotated[float | None, check_option(help="Relative tolerance, for all outputs.")] = None,
@@ -85,11 +87,11 @@ def export(
     ] = None,
     ratio: Annotated[float, published_option(help="Threshold: fraction of that file's rows above it.")] = 0.01,
 ) -> None:
-    """Write a checkpoint as ONNX, and as a TensorRT engine where one can be built.
+    """Export a checkpoint to ONNX, and to a TensorRT plan where one can be built.
 
-    model.onnx takes raw windows and returns scores; model.associations.onnx returns the reconstruction and the
-    associations of every layer; model.trt with model.trt.json is the engine. Each ONNX file is run and compared
-    with the PyTorch model; export stops if they differ.
+    model.onnx takes raw windows and returns scores, or the residuals that mode fusion needs; model.associations.onnx
+    returns the reconstruction and the associations of every layer; model.trt with model.trt.json is the plan. Each
+    ONNX file is run and compared with the PyTorch model; export stops if they differ.
 
     [bold]Examples[/bold]
 

@@ -17,7 +17,7 @@ FILES = ("train.parquet", "validation.parquet", "test.parquet")
 
 
 def generate(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the three files; created if absent.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the three files; created if necessary.")],
     kind: Annotated[
         str, typer.Option(metavar="univariate|multivariate", help="One feature, or five correlated ones.")
     ] = "univariate",
@@ -42,7 +42,7 @@ def generate(
         float, typer.Option(help="Share of anomalous rows, without label, in the train and validation files.")
     ] = 0.0,
     seed: Annotated[int, typer.Option(help="The same seed gives the same files.")] = 0,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist already.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
 ) -> None:
     """Generate synthetic series: normal ones for training, and one with labelled anomalies for testing.
 

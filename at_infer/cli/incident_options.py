@@ -1,4 +1,4 @@
-"""Options of all commands that make incidents: score, watch, threshold."""
+"""Incident options of score, watch and threshold."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,27 +13,27 @@ incidents_option = panel("Incidents")
 MinRows = Annotated[
     int | None,
     incidents_option(
-        metavar="ROWS", help="An incident has at least this many rows above the lower limit.", show_default="1"
+        metavar="ROWS", help="Minimum length of an incident: rows above the lower limit.", show_default="1"
     ),
 ]
 MergeRows = Annotated[
     int | None,
     incidents_option(
         metavar="ROWS",
-        help="An incident goes on over this many rows below the lower limit.",
+        help="Bridge up to this many rows below the lower limit.",
         show_default="by the smoothing: 50 in mode fusion, at least 10",
     ),
 ]
 CoolDownRows = Annotated[
     int | None,
-    incidents_option(metavar="ROWS", help="After an incident, none opens for this many rows.", show_default="0"),
+    incidents_option(metavar="ROWS", help="No incident opens for this many rows after another.", show_default="0"),
 ]
 
 
 def incident_options(
     min_rows: int | None, merge_rows: int | None, cool_down_rows: int | None, *, wanted: bool, way: str
 ) -> "IncidentOptions | None":
-    """Rules for incidents; None if nobody wants any, `way` being how to want them."""
+    """Rules for incidents; None if none are requested. `way` names the options that request them."""
     from at_infer.models.statistics import IncidentOptions
 
     options = IncidentOptions(min_rows=min_rows, merge_rows=merge_rows, cool_down_rows=cool_down_rows)

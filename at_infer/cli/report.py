@@ -42,7 +42,7 @@ def report(
     ] = None,
     overwrite: Annotated[bool, output_option("--overwrite", help="Replace existing files.")] = False,
 ) -> None:
-    """Show scores as one HTML page: what happened, when, and which features caused it.
+    """Write an HTML report of scores: what happened, when, and which features caused it.
 
     The page needs no network. It has the score over time with zoom down to the row, the segments, the worst of them
     in detail, and the effect of other thresholds. Labels add hits, misses and false alarms. For a checkpoint it

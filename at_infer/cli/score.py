@@ -38,7 +38,8 @@ def score(
     one_series: shared.OneSeries = False,
     series_per_file: shared.SeriesPerFile = False,
     short_series: Annotated[
-        Literal["error", "skip", "pad"], input_option(help="A series shorter than a window: error, no score, or pad.")
+        Literal["error", "skip", "pad"],
+        input_option(help="Series shorter than a window: error, no score, or pad with the first row."),
     ] = "error",
     on_bad_rows: Annotated[
         Literal["error", "null"], input_option(help="Infinite or missing values: error, or no score for their windows.")
@@ -77,9 +78,7 @@ def score(
     merge_rows: MergeRows = None,
     cool_down_rows: CoolDownRows = None,
     provider: shared.Provider = "cpu",
-    batch_size: Annotated[
-        int | None, engine_option(help="Windows per batch. Default: chosen by a short measurement.")
-    ] = None,
+    batch_size: Annotated[int | None, engine_option(help="Windows per batch. Default: measured at the start.")] = None,
     threads: shared.Threads = None,
     resume: Annotated[bool, run_option("--resume", help="Continue a stopped run.")] = False,
     overwrite: Annotated[bool, run_option("--overwrite", help="Replace an existing output.")] = False,
@@ -198,7 +197,7 @@ def score(
 def _show(
     summary: "Summary | ClusterSummary", of_cluster: str | None, incidents: Path | None, *, as_json: bool
 ) -> None:
-    """What was written, and the incidents that it holds."""
+    """Print the summary and the incidents."""
     lines, facts = [_text(summary), *([] if of_cluster is None else [of_cluster])], json.loads(summary.to_json())
     if incidents is not None:
         from at_infer.incidents.written import write_incidents

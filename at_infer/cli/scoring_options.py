@@ -25,7 +25,7 @@ Ratio = Annotated[float | None, score_option(help="Threshold that this fraction 
 FalseAlarms = Annotated[
     str | None,
     score_option(
-        help="Threshold for about this many false incidents on the validation part: 1/day, 2/week, '1/10000 rows'.",
+        help="Threshold by the rate of false incidents on the validation part: 1/day, 2/week, '1/10000 rows'.",
         metavar="RATE",
         show_default="1/day where incidents are made",
     ),
@@ -53,21 +53,21 @@ LevelOption = Annotated[
 Delay = Annotated[
     int | None,
     score_option(
-        metavar="K", help="Score a live row K rows late, which finds more. Default: 0, or 1 for a circular model."
+        metavar="K", help="Score a live row K rows late, which detects more. Default: 0, or 1 with circular padding."
     ),
 ]
 MaxGap = Annotated[
     str | None,
     input_option(
         metavar="K|none",
-        help="A gap of more than this many usual time steps starts the series anew. Default: the model's, 3.",
+        help="Restart a series after a gap of more than K median time steps. Default: the model's.",
     ),
 ]
 Interval = Annotated[
     str | None,
     input_option(
         metavar="30s|5m|1h|none",
-        help="Resample first: one row, of input and output, per interval. Default: the model's, or none.",
+        help="Resample first to one row per interval; the output has these rows. Default: the model's, or none.",
     ),
 ]
 Resample = Annotated[
@@ -80,12 +80,12 @@ NoTime = Annotated[bool, input_option("--no-time", help="Rows have no time, even
 OnBadTime = Annotated[
     Literal["error", "drop", "ignore"],
     input_option(
-        help="A repeated or decreasing time: an error (watch reports it and skips the row), skip the row, or accept it."
+        help="Repeated or decreasing times: error (watch reports and skips the row), drop the row, or ignore the time."
     ),
 ]
 OnMissingFeature = Annotated[
     Literal["error", "mask"],
-    input_option(help="A column that is absent, or empty for a while: as any missing value, or left out of the score."),
+    input_option(help="An absent or empty column: treat as missing values, or leave it out of the score (mask)."),
 ]
 Provider = Annotated[config.Provider, engine_option(help="Where ONNX Runtime runs.", envvar="AT_INFER_PROVIDER")]
 Threads = Annotated[
@@ -94,7 +94,7 @@ Threads = Annotated[
 
 
 def number_of_steps(text: str | None) -> int | None:
-    """What `MaxGap` means; 0: gaps are not looked for."""
+    """Parse `MaxGap`; 0 ignores gaps."""
     if text is None:
         return None
     try:
@@ -104,7 +104,7 @@ def number_of_steps(text: str | None) -> int | None:
 
 
 def number_or_auto(text: str | None) -> float | Literal["auto"] | None:
-    """What `Threshold` means."""
+    """Parse `Threshold`."""
     if text is None or text == "auto":
         return text  # type: ignore[return-value]
     try:

@@ -56,9 +56,9 @@ def threshold(
 ) -> None:
     """Choose a threshold from validation scores, and write it into a copy of a model.
 
-    ratio is the paper's r, fixed its delta, gap its appendix (two clusters of scores), gap-log the same for their
-    logarithms. spot extrapolates the tail of the scores by extreme value theory to a rate of false rows; incidents
-    finds the threshold for a rate of false incidents, as counted on the validation part. No labels are used.
+    ratio is the paper's r, fixed its delta, gap the gap statistic of its appendix (two clusters of scores), gap-log
+    the same for their logarithms. spot extrapolates the tail of the scores by extreme value theory to a rate of false
+    rows; incidents uses the rate of false incidents on the validation part. No labels are used.
 
     [bold]Examples[/bold]
 

@@ -62,16 +62,16 @@ def train(
     precision: Annotated[Precision | None, run_option(help="Autocast type, on CUDA.", show_default="fp32")] = None,
     compile_: Annotated[bool, run_option("--compile", help="torch.compile, on CUDA.")] = False,
     threads: Annotated[int | None, run_option(help="CPU threads. Default: all.", envvar="AT_INFER_THREADS")] = None,
-    resume: Annotated[bool, run_option("--resume", help="Continue a run that was stopped.")] = False,
+    resume: Annotated[bool, run_option("--resume", help="Continue a stopped run.")] = False,
     overwrite: Annotated[bool, run_option("--overwrite", help="Replace an existing checkpoint.")] = False,
-    log_json: Annotated[bool, run_option("--log-json", help="JSON lines on stdout, for machines.")] = False,
+    log_json: Annotated[bool, run_option("--log-json", help="Progress as JSON lines on stdout.")] = False,
     log_format: LogFormat = "text",
 ) -> None:
-    """Learn an Anomaly Transformer from the rows of a Parquet file.
+    """Train an Anomaly Transformer on the rows of a Parquet file.
 
-    The last 20 % of each series are kept for validation: they tell when to stop and give the threshold. No labels are
-    needed. Training goes on until the validation loss has stopped falling, within a budget of steps, and keeps the best
-    weights. A run that was stopped continues with --resume. If data have moved on, --from starts from known weights.
+    The last 20 % of each series are used for validation: for early stopping and for the threshold. No labels are
+    needed. Training runs until the validation loss stops falling, for at most --max-steps steps, and keeps the best
+    weights. --resume continues a stopped run. --from fine-tunes a checkpoint if the data have drifted.
 
     [bold]Examples[/bold]
 

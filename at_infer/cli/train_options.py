@@ -16,11 +16,11 @@ TimeColumn = Annotated[str | None, data_option(help="Must increase; not a featur
 SeriesColumn = Annotated[str | None, data_option(help="Identifies the series; a window never spans two.")]
 Validation = Annotated[
     str,
-    data_option(help="Share at the end of each series (more, if that is less than a window), or another Parquet file."),
+    data_option(help="Fraction at the end of each series (more if shorter than a window), or another Parquet file."),
 ]
 Fill = Annotated[
     config.Fill | None,
-    data_option(help="Missing values: refuse, repeat the last value, or the mean.", show_default="error"),
+    data_option(help="Missing values: error, repeat the last value, or use the mean.", show_default="error"),
 ]
 Season = Annotated[
     config.SeasonChoice | None,
@@ -33,15 +33,15 @@ Season = Annotated[
 MaxGap = Annotated[
     str | None,
     data_option(
-        help="A gap of more than this many usual time steps splits a series; none: gaps are ignored.",
+        help="A gap of more than K median time steps splits a series; none: ignore gaps.",
         metavar="K|none",
-        show_default="3, if the rows come regularly",
+        show_default="3; none for irregular rows",
     ),
 ]
 Interval = Annotated[
     str | None,
     data_option(
-        help="Resample first: one row per interval of --time-column; recorded for scoring.",
+        help="Resample first to one row per interval of --time-column; scoring does the same.",
         metavar="30s|5m|1h|none",
         show_default="none; that of --from",
     ),
@@ -60,7 +60,7 @@ Preset = Annotated[
         show_default="default",
     ),
 ]
-Window = Annotated[int | None, model_option(help="Rows of a window.", show_default="100")]
+Window = Annotated[int | None, model_option(help="Window length in rows.", show_default="100")]
 Width = Annotated[int | None, model_option(help="Channels of the hidden state.", show_default=PRESET)]
 Heads = Annotated[int | None, model_option(help="Attention heads.", show_default=PRESET)]
 Layers = Annotated[int | None, model_option(help="Layers.", show_default=PRESET)]
@@ -69,7 +69,7 @@ Prior = Annotated[config.Prior | None, model_option(help="Kernel of the prior as
 Padding = Annotated[
     config.Padding | None,
     model_option(
-        help="Neighbour of the window's edge rows: the row itself, or the other end as in the published code.",
+        help="Padding of windows: repeat the edge row, or circular as in the published code.",
         show_default="replicate; circular with --preset paper",
     ),
 ]
@@ -85,7 +85,7 @@ FromCheckpoint = Annotated[
 MaxSteps = Annotated[
     int | None,
     training_option(
-        help="Budget: at most this many steps. Training ends earlier if the validation loss has stopped falling.",
+        help="At most this many steps. Training ends earlier if the validation loss stops falling.",
         show_default=f"{DEFAULT.max_steps}; a fifth of it with --from",
     ),
 ]
@@ -130,9 +130,11 @@ Seed = Annotated[int | None, training_option(help="The same seed gives the same 
 
 ScoreMode = Annotated[
     config.ScoreMode | None,
-    score_option(help="Score to record; see docs/method.md.", show_default="fusion of several views"),
+    score_option(
+        help="Score mode stored in the checkpoint; see docs/method.md.", show_default="fusion of several views"
+    ),
 ]
-Temperature = Annotated[float | None, score_option(help="Of mode published.", show_default="50")]
+Temperature = Annotated[float | None, score_option(help="Softmax temperature of mode published.", show_default="50")]
 Smooth = Annotated[
     int | None, score_option(help="Moving average of the score over this many rows.", show_default="1 for a named mode")
 ]
@@ -147,8 +149,8 @@ NormaliseErrors = Annotated[
 Level = Annotated[
     config.Level | None,
     score_option(
-        help="Of mode fusion: compare levels with the recent past, with the training data, or not at all.",
+        help="Level view of mode fusion: relative to recent rows, relative to the training data, or off.",
         show_default="recent",
     ),
 ]
-Ratio = Annotated[float, score_option(help="Threshold: share of validation rows above it.")]
+Ratio = Annotated[float, score_option(help="Threshold: fraction of the validation rows above it.")]

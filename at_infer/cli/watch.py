@@ -61,7 +61,7 @@ def watch(
     explain: Annotated[
         Literal["none", "top", "all"] | None,
         score_option(
-            help="Of flagged rows and incidents: top, the feature to blame; all, every error too.",
+            help="Explain flagged rows and incidents. top: the feature with the largest error; all: every error.",
             show_default="top if people are told of incidents, else none",
         ),
     ] = None,
@@ -71,9 +71,7 @@ def watch(
         int | None, engine_option(help="Maximum number of windows per batch.", show_default="8")
     ] = None,
     threads: shared.Threads = None,
-    max_delay_ms: Annotated[
-        float, run_option(help="Longest time a row waits to be batched with others.", metavar="MS")
-    ] = 10.0,
+    max_delay_ms: Annotated[float, run_option(help="Maximum time a row waits for a batch.", metavar="MS")] = 10.0,
     max_series: Annotated[
         int, run_option(help="Maximum number of series in memory; the least recently seen is dropped.")
     ] = 10_000,
@@ -88,7 +86,7 @@ def watch(
         bool,
         run_option(
             "--reload",
-            help="Replace the engine when its file changes, as SIGHUP does; rows, scores and incidents go on.",
+            help="Reload the engine when its file changes, as SIGHUP does; series and incidents continue.",
         ),
     ] = False,
     log_format: LogFormat = "text",
@@ -102,25 +100,25 @@ def watch(
     on_incident: Annotated[
         str | None,
         incidents_option(
-            help="Run this at each event of an incident, with the event as a JSON line on its standard input.",
+            help="Run this command for each incident event, with the event as a JSON line on stdin.",
             metavar="COMMAND",
         ),
     ] = None,
     webhook: Annotated[
         str | None,
         incidents_option(
-            help="Post each event of an incident to this URL, and try again if that fails.",
+            help="Post each incident event to this URL, with retries.",
             metavar="URL",
             envvar="AT_INFER_WEBHOOK",
         ),
     ] = None,
     webhook_format: Annotated[
-        Literal["json", "slack", "alertmanager"], incidents_option(help="What the webhook expects.")
+        Literal["json", "slack", "alertmanager"], incidents_option(help="Payload format of the webhook.")
     ] = "json",
     metrics: Annotated[
         str | None,
         incidents_option(
-            help="Serve OpenMetrics text (Prometheus) over HTTP at /metrics; without HOST only to this machine.",
+            help="Serve OpenMetrics text (Prometheus) over HTTP at /metrics; without HOST on localhost only.",
             metavar="[HOST]:PORT",
         ),
     ] = None,
