@@ -165,7 +165,9 @@ class ScoreConfig(Config):
         self._choice("level", Level)
         self._at_least("smooth", 1)
         if self.mode == "fusion" and (self.smooth > 1 or self.normalise_errors):
-            raise ConfigError("score mode: fusion smooths and normalises by itself; leave both out, or name a mode")
+            raise ConfigError(
+                "score mode: fusion does its own smoothing and normalising; leave both out, or name a mode"
+            )
         if not 0 < self.temperature < float("inf"):
             raise ConfigError(f"temperature: {self.temperature} is not a positive number")
 
@@ -259,7 +261,7 @@ class TrainConfig(Config):
                 self._at_least(name, 1)
         for name in ("warm_up", "cool_down", "tolerance"):
             if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"{name}: {getattr(self, name):g} is not a share in [0, 1)")
+                raise ConfigError(f"{name}: {getattr(self, name):g} is not a fraction in [0, 1)")
         if self.max_steps is None and self.epochs is None:
             raise ConfigError("max_steps: there is no budget; give max_steps or epochs")
         if not 0 <= self.seed < 2**63:

@@ -24,7 +24,7 @@ def check_regular(path: Path, error: type[AtInferError]) -> None:
     except (OSError, ValueError):  # whoever opens it says why
         return
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise error(f"{path}: is not a regular file; copy what it holds into one")
+        raise error(f"{path}: is not a regular file; copy its content into one")
 
 
 def load_json(text: str | bytes) -> Any:
@@ -52,7 +52,7 @@ def read_json(path: Path, error: type[AtInferError], hint: str = "") -> Any:
 
 
 def typed(hint: Any, value: Any, where: str) -> Any:
-    """The value, if it is what the hint of a field declares; numbers are finite, and true is no number."""
+    """The value, if it is what the hint of a field declares; numbers are finite, and true is not a number."""
     if hint is Any:
         return value
     origin, of = get_origin(hint), get_args(hint)

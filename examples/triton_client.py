@@ -2,9 +2,9 @@
 
     python examples/triton_client.py data.parquet [--url localhost:8001] [--model anomaly_transformer_onnx]
 
-Export with a score mode that the graph computes completely, such as `--score-mode reconstruction`. Columns and threshold come
-from the server. Needs `pip install 'tritonclient[grpc]'`. Tested against a stub that speaks the protocol, never
-against a real server.
+Export with a score mode that the graph computes completely, such as `--score-mode reconstruction`. Columns and
+threshold come from the server. Needs `pip install 'tritonclient[grpc]'`. Tested with a stub of the protocol, never with
+a real server.
 """
 
 import argparse

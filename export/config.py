@@ -43,7 +43,7 @@ class ExportConfig(Config):
     def __post_init__(self) -> None:
         is_plain = Path(self.name).name == self.name and self.name.isprintable() and not self.name.startswith(".")
         if not is_plain or not 0 < len(self.name) <= 200:
-            raise ExportError(f"name: {self.name!r} is not the first part of a file name; leave folders to the output")
+            raise ExportError(f"name: {self.name!r} is not a prefix of file names; name folders in the output")
         self._choice("precision", ExportPrecision)
         self._choice("engine", EngineChoice)
         self._choice("engine_graph", Graph)

@@ -102,7 +102,7 @@ class ScoreGraph(nn.Module):
             case "addition":
                 return torch.softmax(-discrepancy, dim=-1) + error
             case "fusion":
-                raise ConfigError("outputs: mode fusion forms its score from rows, not in the graph; leave score out")
+                raise ConfigError("outputs: mode fusion computes its score outside the graph; leave score out")
 
 
 def default_outputs(score: ScoreConfig) -> tuple[Output, ...]:

@@ -153,7 +153,7 @@ def _make(
     score = replace(checkpoint.score, mode=config.score_mode or checkpoint.score.mode)
     if score.mode == "fusion" and "score" in (config.outputs or ()):
         raise ExportError(
-            "outputs: mode fusion forms its score from more rows than a window has, and its graph returns "
+            "outputs: mode fusion computes its score from more rows than a window has, and its graph returns "
             "reconstruction and shape; leave outputs out, or choose another score mode"
         )
     discrepancy = replace(checkpoint.discrepancy, head_rule=head_rule(score.mode, checkpoint.discrepancy))
@@ -161,7 +161,7 @@ def _make(
     if score.mode != checkpoint.score.mode:
         validation = [record for record in validation if score.mode in record.quantiles]  # not of every delay
         if not any(record.align == "window" for record in validation):
-            raise CheckpointError(f"checkpoint: kept no validation scores of mode {score.mode}; train the model again")
+            raise CheckpointError(f"checkpoint: has no validation scores of mode {score.mode}; train the model again")
         validation = [
             replace(
                 record,

@@ -239,7 +239,7 @@ def _targets(trt: Any, flavour: Flavour, asked: Sequence[int] | None, precision:
         found = find_gpu("TensorRT's builder").compute_capability
         if asked is not None and list(asked) != [found]:
             raise ExportError(
-                f"compute capability {', '.join(map(str, asked))}: TensorRT builds only for the GPU at hand, {found}; "
+                f"compute capability {', '.join(map(str, asked))}: TensorRT builds only for the local GPU, {found}; "
                 "use engine='rtx' for others"
             )
         return [found]

@@ -95,7 +95,7 @@ def test_a_network_of_an_earlier_version_is_circular() -> None:
         (EXAMPLES[4], {"epochs": 0}, "epochs"),
         (EXAMPLES[4], {"max_steps": None}, "max_steps: there is no budget; give max_steps or epochs"),
         (EXAMPLES[4], {"evaluate_every": 0}, "evaluate_every"),
-        (EXAMPLES[4], {"warm_up": 1.0}, "warm_up: 1 is not a share in [0, 1)"),
+        (EXAMPLES[4], {"warm_up": 1.0}, "warm_up: 1 is not a fraction in [0, 1)"),
         (EXAMPLES[4], {"cool_down": -0.1}, "cool_down"),
         (EXAMPLES[4], {"tolerance": float("nan")}, "tolerance"),
         (EXAMPLES[4], {"batch_size": 0}, "batch_size"),

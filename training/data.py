@@ -51,9 +51,9 @@ class DataConfig:
         if self.grid is not None:
             grid_max_gap(self.max_gap)
             if self.time_column is None:
-                raise ConfigError("interval: rows without a time cannot be put on a grid; name `time_column`")
+                raise ConfigError("interval: rows without a time cannot be resampled to a grid; name `time_column`")
         if not isinstance(self.validation, str | InputFile) and not 0 < self.validation < 1:
-            raise ConfigError(f"validation: {self.validation:g} is not a share between 0 and 1")
+            raise ConfigError(f"validation: {self.validation:g} is not a fraction between 0 and 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ def _read(config: DataConfig, source: str | InputFile, columns: list[str] | None
             row, column = np.argwhere(np.isinf(block))[0]
             raise DataError(
                 f"{source}: column {table.columns[column]!r} is infinite, or too large for float32, "
-                f"in row {first + row}; drop or mend that row"
+                f"in row {first + row}; drop or fix that row"
             )
         first += len(block)
     missing = count_missing(table.values)
@@ -241,7 +241,7 @@ def _split(spans: list[Span], validation: float, window: int) -> tuple[list[Span
         few = f"{len(longer)} of {len(spans)} series" if len(spans) > 1 else "the rows"
         notes.append(
             f"a share of {validation:g} of {few} is shorter than a window of {window}: the last {min(longer)}"
-            f"{f' to {max(longer)}' if max(longer) > min(longer) else ''} rows are kept for validation instead"
+            f"{f' to {max(longer)}' if max(longer) > min(longer) else ''} rows are used for validation instead"
         )
     return train, kept, notes
 
@@ -258,7 +258,7 @@ def _starts(spans: list[Span], window: int, stride: int, *, cover_tail: bool) ->
 def _notes(table: Table, train_spans: list[Span], validation_spans: list[Span], window: int) -> list[str]:
     notes = []
     if table.ignored:
-        notes.append(f"not numeric, left out: {', '.join(table.ignored)}")
+        notes.append(f"not numeric, ignored: {', '.join(table.ignored)}")
     for name, spans in (("training", train_spans), ("validation", validation_spans)):
         short = sum(end - first < window for first, end in spans)
         if short:

@@ -15,7 +15,7 @@ def check_device(name: str, config: TrainConfig) -> torch.device:
     if kind not in available:
         raise ConfigError(f"device: {name!r} is not one of auto, cpu, cuda, mps")
     if not available[kind]:
-        raise ConfigError(f"device: {name} is not available to this PyTorch; pass device='cpu' or mend the driver")
+        raise ConfigError(f"device: {name} is not available to this PyTorch; pass device='cpu' or fix the driver")
     if kind != "cuda" and (config.precision != "fp32" or config.compile):
         raise ConfigError(f"device: {config.precision} and `compile` are for CUDA devices; on {name} use fp32 without")
     try:

@@ -309,7 +309,7 @@ def _out_of_memory(batch_size: int) -> Iterator[None]:
     except RuntimeError as error:
         if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
             raise ConfigError(
-                f"training: memory does not suffice; lower `batch_size` ({batch_size}), `width` or `window`"
+                f"training: out of memory; lower `batch_size` ({batch_size}), `width` or `window`"
             ) from None
         raise
 

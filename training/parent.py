@@ -45,7 +45,7 @@ class Parent:
         if columns != self.checkpoint.columns:
             raise ConfigError(
                 f"{self.source}: was trained on the columns {', '.join(self.checkpoint.columns)}, not on "
-                f"{', '.join(columns)}; weights fit the columns that they were learnt from"
+                f"{', '.join(columns)}; weights belong to the columns that they were trained on"
             )
         if model != self.checkpoint.model:
             raise ConfigError(f"{self.source}: has another network; start from it with its own model settings")

@@ -141,6 +141,8 @@ def _check_position_table(path: Path, source: dict[str, Tensor], config: ModelCo
     if table is None:
         return
     if table.shape[1] < config.window:
-        raise CheckpointError(f"{path}: its positions end at {table.shape[1]}, before a window of {config.window}")
+        raise CheckpointError(
+            f"{path}: its position table ends at {table.shape[1]}, below the window of {config.window}"
+        )
     if not torch.allclose(table[0, : config.window], sinusoids(config.window, config.width), atol=1e-4):
         raise CheckpointError(f"{path}: its position table is not the published one")

@@ -44,7 +44,7 @@ def choose_season(
     `known` is that of weights to start from: they need the same columns, with a new profile if the rows suffice.
     """
     if choice == "none":
-        return None, "none, as asked for"
+        return None, "none, as requested"
     count = len(table.columns)
     everything = range(count)
     chosen = {"1d": Chosen(everything, ()), "1w": Chosen((), everything)}.get(choice)

@@ -42,8 +42,8 @@ def learn_spacing(
     if max_gap is None and share > MOST_GAPS:
         spacing = Spacing(step=spacing.step, clock=table.clock, max_gap=0)
         return spacing, [
-            f"{share:.0%} of the rows come more than {MAX_GAP} times later than usual ({describe_step(spacing)}), so "
-            f"the rows are irregular by nature: gaps in time are not looked for; give `max_gap` to look for them"
+            f"{share:.0%} of the time steps exceed {MAX_GAP} median steps ({describe_step(spacing)}), so the rows are "
+            f"irregular: gaps in time are ignored; give `max_gap` to detect them"
         ]
     return spacing, []
 

@@ -107,7 +107,7 @@ def export(
         if name not in names:
             raise ConfigError(f"export: there is no parameter {name}; there are {', '.join(names)}")
     if not folder.is_dir() and (folder.exists() or not folder.parent.is_dir()):
-        what = "is no folder; choose another" if folder.exists() else "parent folder does not exist; create it"
+        what = "is not a folder; choose another" if folder.exists() else "parent folder does not exist; create it"
         raise OutputError(f"{folder}: {what}")
     report = export_model(
         _read(learnt.checkpoint),

@@ -63,7 +63,7 @@ def bench(
     """
     sizes = _sizes(batch)
     if as_json and as_markdown:
-        raise ConfigError("bench: --json and --markdown exclude each other; give one")
+        raise ConfigError("bench: --json and --markdown cannot be combined; give one")
     if not 0 < duration < float("inf"):
         raise ConfigError(f"duration: {duration} is not a positive number of seconds")
     if plot is not None:

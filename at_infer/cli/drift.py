@@ -27,7 +27,7 @@ def drift(
     scores: Annotated[
         str | None, input_option(help="Parquet of at-infer score for these rows. Default: score them.")
     ] = None,
-    time_column: Annotated[str | None, input_option(help="Used to tell since when. Default: the model's.")] = None,
+    time_column: Annotated[str | None, input_option(help="Tells since when. Default: the model's.")] = None,
     series_column: SeriesColumn = None,
     one_series: OneSeries = False,
     series_per_file: SeriesPerFile = False,

@@ -103,7 +103,7 @@ def export(
     """
     folder = checkpoint.parent if output is None else output
     if not folder.is_dir() and (folder.exists() or not folder.parent.is_dir()):
-        what = "is no folder; choose another" if folder.exists() else "parent folder does not exist; create it"
+        what = "is not a folder; choose another" if folder.exists() else "parent folder does not exist; create it"
         raise OutputError(f"{folder}: {what}")
     let_threads_sleep()
     try:
@@ -185,7 +185,7 @@ def _load_published(
     from training.published import published_checkpoint
 
     if window is None:
-        raise ConfigError(f"--window: {path} does not tell its window; pass --window 100 if it is the paper's")
+        raise ConfigError(f"--window: {path} has no window length; pass --window 100 if it is the paper's")
     if scale_from is None:
         raise ConfigError(f"--scale-from: {path} has no scaler; pass the Parquet file it was trained on")
     return published_checkpoint(

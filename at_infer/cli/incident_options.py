@@ -39,5 +39,5 @@ def incident_options(
     options = IncidentOptions(min_rows=min_rows, merge_rows=merge_rows, cool_down_rows=cool_down_rows)
     if options.given and not wanted:
         name = next(iter(options.given)).replace("_", " ")
-        raise ConfigError(f"{name}: is a rule for incidents, and none are made; {way}")
+        raise ConfigError(f"{name}: is a rule for incidents, which are off; {way}")
     return options if wanted else None

@@ -227,13 +227,13 @@ def _text(summary: "Summary") -> str:
     if summary.interval_s is not None:
         lines.append(f"{summary.input_rows} input rows, put on a grid: one row every {summary.interval_s:g} s")
     if summary.dropped_rows:
-        lines.append(f"{summary.dropped_rows} rows were left out, their times did not rise")
+        lines.append(f"{summary.dropped_rows} rows were dropped: their times do not increase")
     if summary.missing_features:
         told = ", ".join(f"{name} ({rows} rows)" for name, rows in list(summary.missing_features.items())[:8])
         more = len(summary.missing_features) - 8
-        lines.append(f"missing and left out of the score: {told}{f' and {more} more' if more > 0 else ''}")
+        lines.append(f"missing and masked in the score: {told}{f' and {more} more' if more > 0 else ''}")
     if summary.gaps:
-        lines.append(f"{summary.gaps} gaps in time: windows do not cross them, each begins the series anew")
+        lines.append(f"{summary.gaps} gaps in time: no window spans them, and the series restarts after each")
     if summary.resumed_rows:
         lines.append(f"{summary.resumed_rows} rows were scored by an earlier run")
     return "\n".join(lines)

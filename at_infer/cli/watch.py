@@ -62,7 +62,7 @@ def watch(
         Literal["none", "top", "all"] | None,
         score_option(
             help="Explain flagged rows and incidents. top: the feature with the largest error; all: every error.",
-            show_default="top if people are told of incidents, else none",
+            show_default="top if incidents are reported, else none",
         ),
     ] = None,
     every: Annotated[int, score_option(help="Score every K-th row of a series.", metavar="K")] = 1,
@@ -323,7 +323,7 @@ def _forget_stdout() -> None:
 
 def _text(tally: "Tally", stream: "StreamScorer", incidents: bool) -> str:
     dropped = f", {tally.dropped_series} dropped" if tally.dropped_series else ""
-    late = f", {tally.dropped_rows} rows left out whose time did not rise" if tally.dropped_rows else ""
+    late = f", {tally.dropped_rows} rows dropped whose time does not increase" if tally.dropped_rows else ""
     gaps = f", {stream.core.counts.gaps} gaps in time" if stream.core.counts.gaps else ""
     found = f", {tally.events['opened']} incidents ({tally.incidents_open} open)" if incidents else ""
     return (

@@ -170,7 +170,7 @@ class RayWorkers:
             return
         self.slots.remove(slot)
         if not self.slots:
-            raise ClusterError(f"all workers have died, the last one so: {first_line(error)}")
+            raise ClusterError(f"all workers died; last error: {first_line(error)}")
 
     def stop(self) -> None:
         """End all workers."""

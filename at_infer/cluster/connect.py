@@ -121,15 +121,13 @@ def _find_running(ray: Any) -> bool:
     advice = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN if it wants a token, or pass ray='local'"
     answer = _ask(host, int(port), GCS)
     if answer != "yes":
-        what = "lets nobody in without its token" if answer == "token" else "does not answer"
+        what = "requires a token" if answer == "token" else "does not answer"
         raise ClusterError(f"ray auto: the cluster at {address} {what}; {advice}")
     try:
         _in_time(lambda: ray.init(address="auto", log_to_driver=False, logging_level=logging.CRITICAL))
     except Exception as error:  # Ray raises ConnectionError, RuntimeError, its own and others
         reason = first_line(error) if str(error) else "no answer"
-        raise ClusterError(
-            f"ray auto: the cluster at {address} does not let this program in ({reason}); {advice}"
-        ) from None
+        raise ClusterError(f"ray auto: the cluster at {address} refuses this program ({reason}); {advice}") from None
     return True
 
 
@@ -170,11 +168,11 @@ def _connect(ray: Any, address: str) -> None:
         raise ClusterError(f"{address}: no Ray cluster can be reached ({reason}); {advice}") from None
     answer = _ask(host, port, CLIENT_SERVER if address.startswith("ray://") else GCS)
     if answer == "none":
-        raise ClusterError(f"{address}: something listens there but does not answer as Ray does; {advice}")
+        raise ClusterError(f"{address}: the server there is not Ray; {advice}")
     if answer == "token":
         raise ClusterError(
-            f"{address}: the cluster lets nobody in without its token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN, "
-            f"which ray get-auth-token tells there"
+            f"{address}: the cluster requires a token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN, "
+            f"as printed by ray get-auth-token on the cluster"
         )
     for last in [*[False] * CLIENT_STARTS, True]:
         try:

@@ -66,8 +66,8 @@ def score_on_workers(
     with Scorer(PlanOnPaper(path) if is_plan(path) else path, options, EngineOptions(threads=1)) as scorer:
         if scorer.grid is not None:
             raise ConfigError(
-                f"interval: a cluster cannot put rows on a grid ({scorer.grid}); score without `ray`, or put the rows "
-                f"on it first and pass interval='none'"
+                f"interval: a cluster cannot resample rows to a grid ({scorer.grid}); score without `ray`, or "
+                f"resample first and pass interval='none'"
             )
         columns = (input_options or InputOptions()).columns(scorer.metadata, scorer.options.max_gap, mask=scorer.masks)
         check_names(columns, added_columns(scorer))
@@ -160,7 +160,7 @@ class _Run:
         for number, error in found.errors.items():
             self.manifest.inputs[number].error = error
         if found.errors and self.columns.is_one_series:
-            raise DataError(f"{next(iter(found.errors.values()))}; the files are one series, none can be left out")
+            raise DataError(f"{next(iter(found.errors.values()))}; the files are one series, none can be skipped")
         for entry, survey in zip(self.manifest.inputs, surveys, strict=True):
             entry.rows = survey.rows if isinstance(survey, Survey) else None
         if not found.series and not found.empty_series:
@@ -239,7 +239,7 @@ class _Run:
         done, splits = len(self.manifest.done), len(self.manifest.splits)
         if not splits:
             return "nothing was written"
-        return f"{done} of {splits} splits are kept in {self.folder}, the same command goes on from there"
+        return f"{done} of {splits} splits are kept in {self.folder}, the same command continues from there"
 
     def _finish(self, workers: Workers) -> ClusterSummary:
         remove_splits(self.folder, keep={entry.file for entry in self.manifest.done})

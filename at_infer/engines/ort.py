@@ -82,7 +82,7 @@ class OnnxEngine(Scoring):
         if self.metadata is not None:
             check_graph(session, self.metadata, self.path)
         if [output.name for output in session.get_outputs()] != ["last"]:
-            raise EngineError(f"{self.path}: its live graph is not one; export the model again")
+            raise EngineError(f"{self.path}: its live graph has other inputs or outputs; export the model again")
         return session
 
     def _checked(self, run: Callable[[Floats], list[Any]], windows: Floats) -> list[Any]:

@@ -51,7 +51,7 @@ def _lines(found: Evaluation, source: str, incidents: IncidentFigures | None, ma
         yield from _incidents(incidents, markdown)
     yield from _tables("All rows as one series", found.concatenated, found.every_nth, markdown)
     counted = f"{len(found.series)} series" + (
-        f", {found.one_kind_series} without rows of both kinds left out" if found.one_kind_series else ""
+        f", {found.one_kind_series} without rows of both kinds excluded" if found.one_kind_series else ""
     )
     if len(found.series) > 1 or found.one_kind_series:
         yield from _tables(f"Mean per series ({counted})", found.per_series_mean, found.every_nth, markdown)
@@ -65,7 +65,7 @@ def _preamble(found: Evaluation, source: str) -> Iterator[str]:
     share = found.anomalous_rows / found.rows
     yield (
         f"{Path(source).name}: {found.rows} scored rows, {found.anomalous_rows} anomalous ({share:.2%}) in "
-        f"{found.segments} segments; {found.unscored_rows} rows without a score left out; labels joined on "
+        f"{found.segments} segments; {found.unscored_rows} rows without a score excluded; labels matched by "
         f"{found.joined_on}"
     )
     yield f"Threshold {found.threshold.value:.6g}: {found.threshold.how}"

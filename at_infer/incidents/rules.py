@@ -38,7 +38,7 @@ class IncidentRules(Config):
         """For people, after the word incident."""
         least = f"; it has at least {self.min_rows} rows" if self.min_rows > 1 else ""
         quiet = f"; none opens for {self.cool_down_rows} rows after it" if self.cool_down_rows else ""
-        rate = f"; asked for: {self.asked} false ones" if self.asked else ""
+        rate = f"; requested: {self.asked} false ones" if self.asked else ""
         return (
             f"opens above {self.open_at:.4g}, closes below {self.close_at:.4g}, and bridges {self.merge_rows} rows"
             f"{least}{quiet}{rate}"

@@ -30,7 +30,7 @@ def check_incidents_path(path: Path, scores: Path, *, overwrite: bool) -> None:
     check_incident_file(path)
     place = scores.resolve()
     if place in (path.resolve(), *path.resolve().parents):
-        raise OutputError(f"{path}: is the place of the scores; write the incidents beside it")
+        raise OutputError(f"{path}: is the scores file; choose another file for the incidents")
     check_writable(path, overwrite=overwrite)
 
 

@@ -44,5 +44,5 @@ class StreamClock:
         if not self.is_told:
             self.is_told = True
             usual = "dates and times" if self.clock == "date" else "numbers"
-            notes.append(f"times are not {usual} as in the training data; gaps in time are not looked for")
+            notes.append(f"times are not {usual} as in the training data; gaps in time are ignored")
         return None

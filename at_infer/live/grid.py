@@ -57,7 +57,7 @@ class LiveGrid:
             self.tally.dropped_rows += 1
             return []
         if now is None or not isinstance(now[0].value, datetime):
-            raise DataError(f"time {row.time!r} is not a date and time, which rows need to be put on a grid")
+            raise DataError(f"time {row.time!r} is not a date and time, which resampling to a grid needs")
         known.time = now
         seconds, values = np.array([seconds_of(now[0].value)]), np.array([row.values], np.float32)
         return [one for steps in known.resampler.add(seconds, values) for one in _rows(steps, row.series, known.zone)]

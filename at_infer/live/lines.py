@@ -198,7 +198,7 @@ class FollowedLines:
                 raise DataError(f"{path}: is not a file that grows; pipe it into at-infer watch instead")
             return os.open(path, os.O_RDONLY)
         except FileNotFoundError:
-            raise DataError(f"{path}: no such file; it must be there when watching begins") from None
+            raise DataError(f"{path}: no such file; it must exist at the start") from None
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from None
 
@@ -244,7 +244,7 @@ class FollowedLines:
                     self._start_at(position.lines, position.offset)
                     return
                 os.close(fd)
-        self.say(f"{self.path}: is another file than the state was kept for; reading it from its start")
+        self.say(f"{self.path}: is not the file that the state was written for; reading it from its start")
 
     def _is_file_of(self, fd: int, position: Position) -> bool:
         length, crc = position.head

@@ -75,7 +75,7 @@ class Metrics:
         yield from _counter("rows", "Valid rows read", tally.rows)
         yield from _counter("scored_rows", "Rows that have a score", tally.scored)
         yield from _counter("anomalous_rows", "Rows with a score above the threshold", tally.anomalies)
-        yield from _counter("bad_lines", "Lines left out", tally.bad_lines)
+        yield from _counter("bad_lines", "Invalid lines", tally.bad_lines)
         yield from _counter("dropped_series", "Series dropped to make room for others", tally.dropped_series)
         yield from _gauge("series", "Series in memory", [({}, self.series)])
         left_out = max(0, self.series - len(kept)) if len(kept) == MOST_LABELS else 0

@@ -66,7 +66,7 @@ class Reloader:
                 raise
         except AtInferError as error:
             self.tally.reloads["refused"] += 1
-            self.say(f"reload: refused, the old engine goes on ({error})")
+            self.say(f"reload: refused, the old engine stays in use ({error})")
             return None
         self.tally.reloads["done"] += 1
         return new
@@ -86,7 +86,7 @@ def check_replacement(old: StreamScorer, new: StreamScorer, input_options: Input
         if was != found:
             raise ConfigError(
                 f"{new.scorer.engine.path}: has {what} of {_listed(found)}, the old engine {_listed(was)}; to use it, "
-                f"start anew with another `state`"
+                f"restart with another `state`"
             )
 
 
@@ -111,7 +111,7 @@ def hand_over(old: StreamScorer, new: StreamScorer) -> tuple[Pushed, str]:
         state = new.core.start(known.state.name)
         again = state.go_on_behind(kept[name], new.metadata.model.window - 1) if same_season else 0
         new.series[name] = LiveSeries(state, known.time, deque([None] * again))
-    return final, "the last rows, smoothing begins anew" if same_season else "no rows, as the daily seasons differ"
+    return final, "the last rows, smoothing restarts" if same_season else "no rows, as the daily seasons differ"
 
 
 def _signature(path: Path) -> Signature:

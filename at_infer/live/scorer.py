@@ -64,7 +64,7 @@ class StreamScorer:
             self.metadata, self.threshold = self.scorer.metadata, self.scorer.threshold
             if self.scorer.grid is not None and not on_grid:
                 raise ConfigError(
-                    f"interval: rows of a stream are not put on a grid ({self.scorer.grid}); send one row per "
+                    f"interval: rows of a stream are not resampled ({self.scorer.grid}); send one row per "
                     f"interval, and pass interval='none'"
                 )
             if every > 1 and self.scorer.config.mode == "fusion":

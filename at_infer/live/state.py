@@ -86,7 +86,7 @@ def values_of(path: Path) -> Iterator[None]:
     except StateError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, MemoryError, ConfigError):
-        raise DataError(f"{path}: is damaged; remove it to start afresh") from None
+        raise DataError(f"{path}: is damaged; remove it to start again") from None
 
 
 def _load(path: Path, file: BinaryIO, stream: "StreamScorer") -> dict[str, Any]:
@@ -95,15 +95,15 @@ def _load(path: Path, file: BinaryIO, stream: "StreamScorer") -> dict[str, Any]:
         head = load_json(line)
         found = head["at_infer_stream"]
     except (ValueError, KeyError, TypeError):
-        raise DataError(f"{path}: is not the state of a stream; remove it to start afresh") from None
+        raise DataError(f"{path}: is not the state of a stream; remove it to start again") from None
     if found != FORMAT:
-        raise DataError(f"{path}: has format {found}, this at-infer reads {FORMAT}; remove it to start afresh")
+        raise DataError(f"{path}: has format {found}, this at-infer reads {FORMAT}; remove it to start again")
     if head["model"] != json.loads(json.dumps(_model(stream))):
         raise StateError(f"{path}: belongs to another model; give its `engine`, or another `state`")
     for name, value in json.loads(json.dumps(_score(stream))).items():
         was = head["score"].get(name, value)
         if was != value:
-            raise StateError(f"{path}: was kept with {name} {was}, not {value}; give the same, or another `state`")
+            raise StateError(f"{path}: was written with {name} {was}, not {value}; give the same, or another `state`")
     if len(head["series"]) > stream.max_series:
         raise StateError(
             f"{path}: holds {len(head['series'])} series, more than max_series={stream.max_series}; raise it, or "
@@ -123,7 +123,7 @@ def _series(
             size = 4 * int(np.prod(shape))
             data = file.read(size)
             if len(data) < size:
-                raise DataError(f"{path}: is cut short; remove it to start afresh")
+                raise DataError(f"{path}: is truncated; remove it to start again")
             crc = zlib.crc32(data, crc)
             kept[name] = np.frombuffer(data, "<f4").reshape(shape).copy()
         name = typed(str | int | float, entry["name"], "name")
@@ -136,7 +136,7 @@ def _series(
             raise ConfigError(f"waiting: {len(waiting)} rows, of a delay of {stream.scorer.delay}")
         yield name, LiveSeries(state, None if time is None else (moment(time), time), waiting)
     if file.read() != crc.to_bytes(4, "little"):
-        raise DataError(f"{path}: is damaged; remove it to start afresh")
+        raise DataError(f"{path}: is damaged; remove it to start again")
 
 
 def _check_memory(kept: dict[str, Any], fresh: dict[str, Any]) -> None:
@@ -155,7 +155,7 @@ def _check_memory(kept: dict[str, Any], fresh: dict[str, Any]) -> None:
             if not all(same):
                 raise ConfigError(f"{name}: has the shape {value.shape}")
         else:
-            raise ConfigError(f"{name}: is no number")
+            raise ConfigError(f"{name}: is not a number")
 
 
 def _tag(tag: Any) -> Any:

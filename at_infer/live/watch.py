@@ -70,7 +70,7 @@ class Watch:
             if name in added:
                 raise ConfigError(f"column {name!r}: is the time or series column and a field of the output; rename it")
         if not 0 <= max_delay_s < float("inf"):
-            raise ConfigError(f"max delay: {1000 * max_delay_s:g} ms is not a time to wait; give 0 or more")
+            raise ConfigError(f"max delay: {1000 * max_delay_s:g} ms is not a duration; give 0 or more")
         self.lines, self.reader, self.stream, self.out, self.say = lines, reader, stream, out, say
         self.max_delay_s, self.expected_share, self.state, self.state_interval_s = (
             max_delay_s,
@@ -285,13 +285,13 @@ class Watch:
         what = (
             f"is back after {change.rows} rows without a value"
             if change.is_back
-            else f"has no value for {change.rows} rows now; it is left out of the score"
+            else f"has no value for {change.rows} rows now; it is masked in the score"
         )
         self.say(f"{series}row {pending.rows[change.row]}{at}: column {change.feature!r} {what}")
 
     def _bad(self, line: int, what: str) -> None:
         self.tally.bad_lines += 1
-        self.say(f"{self.lines.name}: line {line}: {what}; the line is left out")
+        self.say(f"{self.lines.name}: line {line}: {what}; the line is skipped")
 
     def _changed(self, error: MissingColumnError) -> str:
         """A column that is missing was there before, if the series is known."""

@@ -150,7 +150,7 @@ def _compare(
         )
     notes = [*scores.notes, *stream.notes]
     if known.next is None:
-        notes.append(f"{model}: keeps no statistics of activity, so stuck sensors are not found; train anew for them")
+        notes.append(f"{model}: keeps no statistics of activity, so stuck sensors are not found; train again for them")
     if short:
         notes.append(f"{short} of {total} series have fewer than {SUSTAINED_BLOCKS} blocks and were not compared")
     return Drift(

@@ -146,7 +146,7 @@ class WrittenScores:
         chosen = choose_for_scoring(metadata, metadata.score, source=str(model), align=align, delay=delay)
         self.notes = [
             *chosen.notes,
-            "errors of features are compared only where rows are scored anew, without `scores`",
+            "errors of features are compared only without `scores`",
         ]
         self.known = Reference.of(metadata, chosen, None)
         self.chunks = (chunk.scores for chunk in self.file.chunks())

@@ -36,12 +36,12 @@ def check_quantiles(levels: Sequence[float], quantiles: Iterable[Sequence[float]
     """Levels rise from 0 to 1, and quantiles do not fall."""
     rising = all(low < high for low, high in pairwise(levels))
     if not levels or not rising or levels[0] < 0 or levels[-1] > 1:
-        raise ConfigError("quantile levels: do not rise between 0 and 1")
+        raise ConfigError("quantile levels: do not increase between 0 and 1")
     for values in quantiles:
         if len(values) != len(levels):
             raise ConfigError(f"quantiles: there are {len(values)} at {len(levels)} levels")
         if any(high < low - ROUNDING * abs(low) for low, high in pairwise(values)):
-            raise ConfigError("quantiles: fall instead of rising")
+            raise ConfigError("quantiles: decrease")
 
 
 def _check_validation(levels: list[float], records: list[ValidationRecord]) -> None:
@@ -110,4 +110,4 @@ def _same(name: str, shape: Sequence[Any], expected: tuple[int, ...]) -> None:
     if len(shape) != len(expected) + 1 or any(
         found is not None and found != size for found, size in zip(sizes, expected, strict=True)
     ):
-        raise ConfigError(f"graph: {name!r} has shape {list(shape)}, the metadata speak of {['batch', *expected]}")
+        raise ConfigError(f"graph: {name!r} has shape {list(shape)}, the metadata have {['batch', *expected]}")

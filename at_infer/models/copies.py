@@ -38,11 +38,11 @@ def write_copy(model: Path, output: Path, metadata: Metadata) -> None:
         import onnx
     except ImportError:
         raise MissingExtraError(
-            f"{model}: writing into an ONNX file takes the onnx package; {install_extra('export')}"
+            f"{model}: writing an ONNX file needs the onnx package; {install_extra('export')}"
         ) from None
     graph = onnx.load_model(model, load_external_data=False)
     if any(weight.data_location == onnx.TensorProto.EXTERNAL for weight in graph.graph.initializer):
-        raise EngineError(f"{model}: keeps weights in a file of their own, a copy would lose them; export it again")
+        raise EngineError(f"{model}: stores weights in an external file, which a copy would lose; export it again")
     kept = [(entry.key, entry.value) for entry in graph.metadata_props if not entry.key.startswith(PREFIX)]
     del graph.metadata_props[:]
     for key, value in [*kept, *metadata.to_properties().items()]:

@@ -90,7 +90,7 @@ def check_digest(path: Path) -> None:
     except (EOFError, OSError):
         return  # whoever opens it says what is wrong
     if recorded not in (None, found):
-        raise EngineError(f"{path}: was changed since it was exported (its sha256 differs); export the model again")
+        raise EngineError(f"{path}: was modified after the export (its sha256 differs); export the model again")
 
 
 def onnx_digest(file: BinaryIO) -> tuple[str | None, str]:

@@ -25,7 +25,7 @@ _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def check_max_gap(max_gap: int | None) -> None:
-    """Of an option; None: as usual, 0: gaps are not looked for."""
+    """Of an option; None: as usual, 0: gaps are ignored."""
     if max_gap is not None and max_gap < 0:
         raise ConfigError(f"max gap: {max_gap} is too small; give 1 or more, or 0 for none")
 
@@ -76,7 +76,7 @@ def choose_grid(interval: str | None, resample: Resample | None, recorded: Grid 
         return recorded if resample is None else replace(recorded, resample=resample)
     if interval is None or interval == "none":
         if resample is not None:
-            raise ConfigError("resample: says how rows are put on a grid; give `interval` too, or leave it out")
+            raise ConfigError("resample: says how rows are resampled; give `interval` too, or leave it out")
         return None
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)([smhd])", interval)
     if found is None:

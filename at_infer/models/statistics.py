@@ -90,7 +90,7 @@ class Threshold(Config):
 def check_ratio(ratio: float) -> None:
     """Of a threshold: the share of the validation rows above it."""
     if not 0 <= ratio < 1:
-        raise ConfigError(f"ratio: {ratio:g} is not a share in [0, 1); 0.01 means one percent")
+        raise ConfigError(f"ratio: {ratio:g} is not a fraction in [0, 1); 0.01 means one percent")
 
 
 def check_finite(name: str, value: float) -> None:
@@ -150,7 +150,7 @@ class IncidentCurve(Config):
         for level in self.levels:
             check_finite("level", level)
         if sorted(self.levels) != self.levels or min(self.counts) < 0:
-            raise ConfigError("IncidentCurve: levels do not rise, or a count is negative")
+            raise ConfigError("IncidentCurve: levels do not increase, or a count is negative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

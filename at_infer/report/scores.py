@@ -132,7 +132,7 @@ def _notes(report: ScoresReport, data: str | None, reconstructor: Reconstructor 
             "--interval."
         )
     if file.keys.time is not None and file.clock is None:
-        notes.append(f"The time column {file.keys.time} holds text that is no date; rows are numbered instead.")
+        notes.append(f"The time column {file.keys.time} holds text that is not a date; rows are numbered instead.")
     if overview.incidents.rules.look_ahead_rows and not file.has_onset:
         notes.append(
             "The scores look ahead, and an incident may seem to begin before its cause: score with --incidents or "

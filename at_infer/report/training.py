@@ -97,7 +97,7 @@ def survey_training(source: str, known: TrainedModel) -> TrainingReport:
     train, validation = known.train, known.validation_of()
     evaluations = train.get("evaluations") or train.get("epochs")  # earlier versions had one an epoch
     if not evaluations:
-        raise CheckpointError(f"{source}: holds no history of a training; give one that at-infer train wrote")
+        raise CheckpointError(f"{source}: has no training history; give a checkpoint written by at-infer train")
     return TrainingReport(
         source=source,
         model=known.model,

@@ -78,11 +78,11 @@ class ScoreOptions(Config):
         if self.align == "last" and self.short_series == "pad":
             raise ConfigError("short series: align='last' has no score before a full window; use skip instead of pad")
         if self.delay is not None and self.align != "last":
-            raise ConfigError("delay: only rows that are scored one by one can be scored late; use align='last'")
+            raise ConfigError("delay: a delay needs rows that are scored one by one; use align='last'")
         if self.delay is not None and self.delay < 0:
             raise ConfigError(f"delay: {self.delay} is too small; at least 0")
         if self.align == "last" and self.stride not in (None, 1):
-            raise ConfigError("stride: align='last' scores every row by a window of its own; leave `stride` out")
+            raise ConfigError("stride: align='last' scores every row with its own window; leave `stride` out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +128,8 @@ class InputOptions(Config):
             )
         if on_grid is not None and time is None:
             raise ConfigError(
-                f"interval: rows without a time cannot be put on a grid of {on_grid.grid}; name `time_column`, or pass "
-                f"interval='none'"
+                f"interval: rows without a time cannot be resampled to a grid of {on_grid.grid}; name `time_column`, "
+                f"or pass interval='none'"
             )
         gaps = known.spacing is not None and known.spacing.longest_step(max_gap) is not None
         clock = "date" if known.season is not None else known.spacing.clock if known.spacing and gaps else None

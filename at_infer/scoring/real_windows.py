@@ -48,7 +48,7 @@ def real_windows(source: str, model: Knowledge, *, most: int | None = None) -> F
     if bad.any():
         row, column = (int(i) for i in np.argwhere(bad)[0])
         raise DataError(
-            f"{source}: column {model.columns[column]!r} has no finite value in row {row}; mend or drop that row"
+            f"{source}: column {model.columns[column]!r} has no finite value in row {row}; fix or drop that row"
         )
     chosen = np.linspace(0, len(starts) - 1, len(starts) if most is None else min(most, len(starts))).astype(int)
     return np.stack([table.values[starts[k] : starts[k] + window] for k in chosen])

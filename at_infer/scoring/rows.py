@@ -177,7 +177,7 @@ class RowScorer:
             row, j = (int(i) for i in np.argwhere(~finite)[0])
             what = "has no value" if np.isnan(rows[row, j]) else "is infinite, or too large for float32,"
             raise DataError(
-                f"{where}: column {self.settings.columns[j]!r} {what} in row {first_row + row}; mend the row, or pass "
+                f"{where}: column {self.settings.columns[j]!r} {what} in row {first_row + row}; fix the row, or pass "
                 f"on_bad_rows='null'"
             )
         rows[~finite] = 0.0  # never seen: windows with this row get no score
@@ -279,7 +279,7 @@ class RowScorer:
                 first = stretch.first_row + int(starts[overflown.argmax()])
                 last = min(first + self.layout.window, batch.rows) - 1
                 raise DataError(
-                    f"rows {first} to {last}: the engine finds no finite score, a value is far too large; mend the "
+                    f"rows {first} to {last}: the engine returned no finite score, a value is too large; mend the "
                     f"row, or pass on_bad_rows='null'"
                 )
             self._count(stretch, starts, overflown, batch.rows, again=True)

@@ -155,7 +155,7 @@ def _kept_if_it_fails(parts: Parts) -> Iterator[None]:
         if parts.rows == 0:
             parts.discard()
             return "nothing was written"
-        return f"{parts.rows} rows are kept, the same run with `resume` goes on from there"
+        return f"{parts.rows} rows are kept, the same run with `resume` continues from there"
 
     try:
         yield
@@ -254,13 +254,13 @@ def _score(scorer: Scorer, stream: RowStream, parts: Parts, batch_size: int, obs
             writer.thread.close()
     rows = stream.rows - stream.dropped_rows if scorer.grid is None else stream.given_rows
     if writer.done != rows:
-        raise DataError(f"{stream.source}: {rows} rows were promised, {writer.done} came")
+        raise DataError(f"{stream.source}: {rows} rows were expected, {writer.done} came")
     observe(writer.done if scorer.grid is None else stream.rows, stream.rows)
     verdicts = parts.count(stream.columns.series_keys)
     if verdicts.rows != rows:
         raise OutputError(f"{parts.output}: {verdicts.rows} rows were written instead of {rows}")
     if stream.fingerprint() != seen:
-        raise DataError(f"{stream.source}: was written to while it was read; score it again")
+        raise DataError(f"{stream.source}: was modified while it was read; score it again")
     parts.publish(scored_properties(scorer, stream.columns))
     seconds, counts = time.perf_counter() - began, core.counts
     return Summary(

@@ -94,8 +94,7 @@ class Scorer:
             self.grid = choose_grid(self.options.interval, self.options.resample, self.metadata.grid)
             if self.spacing is None and self.options.max_gap:
                 raise ConfigError(
-                    f"max gap: {self.engine.path} does not know the usual time from row to row; leave it out, or train "
-                    f"with a time column"
+                    f"max gap: {self.engine.path} has no median time step; leave it out, or train with a time column"
                 )
         except BaseException:
             self.close()
@@ -164,7 +163,7 @@ class Scorer:
 
     @property
     def longest_step(self) -> float | None:
-        """A longer time from row to row is a gap; None: gaps are not looked for."""
+        """A longer time from row to row is a gap; None: gaps are ignored."""
         return None if self.spacing is None else self.spacing.longest_step(self.options.max_gap)
 
     @property
@@ -296,7 +295,7 @@ class Scorer:
         if self.options.delay is None and self.delay:
             found.append(
                 f"{self.engine.path}: has circular padding, which reconstructs the last row of a window badly; rows "
-                f"are scored 1 row late (delay=0 changes that; or train anew)"
+                f"are scored 1 row late (delay=0 changes that; or train again)"
             )
         if self.grid is not None and self.options.interval is None:
             found.append(f"rows are put on a grid of {self.grid} as in training, the output has one row per step")

@@ -54,7 +54,7 @@ class WindowLayout(Config):
         if self.stride < 1 or (self.align == "window" and self.stride > self.window):
             raise ConfigError(f"stride: {self.stride} is not between 1 and the window's length, {self.window}")
         if self.delay and self.align == "window":
-            raise ConfigError("delay: only rows that are scored one by one can be scored late; use align 'last'")
+            raise ConfigError("delay: a delay needs rows that are scored one by one; use align 'last'")
         if not 0 <= self.delay < self.window:
             raise ConfigError(f"delay: {self.delay} is not between 0 and the window's length, {self.window}")
 

@@ -83,4 +83,4 @@ class Survey:
     gaps: tuple[int, ...] = ()
     """Rows that a gap in time lies before, within a series."""
     span: tuple[float, float] | None = None
-    """Times of the first and the last row; None if gaps are not looked for."""
+    """Times of the first and the last row; None if gaps are ignored."""

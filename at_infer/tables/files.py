@@ -33,7 +33,7 @@ def source_files(source: str) -> list[Path | str]:
     elif path.is_file():
         files = [path]
     elif source and path.exists():
-        raise DataError(f"{source}: is not a regular file; copy what it holds into one")
+        raise DataError(f"{source}: is not a regular file; copy its content into one")
     elif glob.has_magic(source):
         files = _matching(path)
         if not files:
@@ -163,7 +163,7 @@ def _check_header(path: Path | str) -> None:
     with path.open("rb") as file:
         header = file.readline(MOST_HEADER_BYTES)
     if len(header) == MOST_HEADER_BYTES or header.count(b",") >= MOST_COLUMNS:
-        raise DataError(f"{path}: its first line is no header: it has more than {MOST_COLUMNS} columns, or 16 MB")
+        raise DataError(f"{path}: its first line is not a header: it has more than {MOST_COLUMNS} columns, or 16 MB")
 
 
 def _refuse_duplicates(path: Path | str, schema: pl.Schema) -> None:

@@ -150,7 +150,9 @@ def check_grid(dtype: pl.DataType, grid: Grid, where: str) -> None:
     if dtype == pl.Datetime or (dtype == pl.Date and grid.interval_s % DAY_S == 0):
         return
     if dtype == pl.Date:
-        raise DataError(f"{where}: is Date, an interval of {grid} is no whole number of days; give another `interval`")
+        raise DataError(
+            f"{where}: is Date, an interval of {grid} is not a whole number of days; give another `interval`"
+        )
     raise DataError(f"{where}: is {dtype}, an interval needs dates and times; convert it, or pass interval='none'")
 
 

@@ -261,7 +261,7 @@ def check_columns(file: InputFile, head: InputFile, columns: Columns) -> None:
 
 
 def other_clock(columns: Columns, dtype: str, source: str) -> str:
-    """Why gaps are not looked for."""
+    """Why gaps are ignored."""
     usual = "dates and times" if columns.clock == "date" else "numbers"
     return (
         f"{source}: column {columns.time_column!r} is {dtype}, the model was trained on {usual}; gaps in time are not "

@@ -83,7 +83,7 @@ def check_threshold(threshold: object, ratio: float | None, false_alarms: str | 
     """Of options for scoring: a finite number, `auto`, or a ratio or a rate of false incidents instead."""
     if false_alarms is not None:
         if threshold is not None or ratio is not None:
-            raise ConfigError("threshold: false alarms, ratio and threshold exclude each other; give one")
+            raise ConfigError("threshold: false alarms, ratio and threshold cannot be combined; give one")
         parse_rate(false_alarms)
     if threshold is not None and threshold != "auto":
         if not isinstance(threshold, float | int):
@@ -95,7 +95,7 @@ def check_threshold(threshold: object, ratio: float | None, false_alarms: str | 
 def _check_ratio(ratio: float | None, other: object, name: str) -> None:
     if ratio is not None:
         if other is not None:
-            raise ConfigError(f"threshold: {name} and ratio exclude each other; give one")
+            raise ConfigError(f"threshold: {name} and ratio cannot be combined; give one")
         check_ratio(ratio)
 
 
@@ -169,16 +169,14 @@ def _for_incidents(
     """By the usual rate of false incidents; the recorded one if the model cannot tell that, and a note says so."""
     try:
         if not is_counted:
-            raise ConfigError(f"false alarms: {source} has counted none of rows that are scored like this")
+            raise ConfigError(f"false alarms: {source} has no incident counts for rows scored in this way")
         chosen = _for_scoring(metadata, config, source, _Wish(false_alarms=USUAL_RATE), way)
         *notes, found = chosen.notes
         note = f"incidents: {found}; pass false_alarms=..., ratio=... or threshold=... for another"
     except ConfigError as error:
         chosen = _for_scoring(metadata, config, source, _Wish(), way)
         notes, why = [*chosen.notes], str(error).removeprefix("false alarms: ")
-        note = (
-            f"incidents: the recorded threshold {chosen.value:.4g} is used, that for {USUAL_RATE} is not known: {why}"
-        )
+        note = f"incidents: the recorded threshold {chosen.value:.4g} is used instead of {USUAL_RATE}: {why}"
     return replace(chosen, notes=(*notes, note))
 
 
@@ -201,7 +199,7 @@ def _for_scoring(metadata: Metadata, config: ScoreConfig, source: str, wish: _Wi
     if false_alarms is not None:
         if config.mode != recorded.mode:
             raise ConfigError(
-                f"false alarms: {source} has counted incidents of mode {recorded.mode} only; leave score mode out, or "
+                f"false alarms: {source} has incident counts of mode {recorded.mode} only; leave score mode out, or "
                 f"give a number as threshold"
             )
         rate = parse_rate(false_alarms)
@@ -218,7 +216,7 @@ def _for_scoring(metadata: Metadata, config: ScoreConfig, source: str, wish: _Wi
         value, how = record.threshold.value, f"recorded in {source}"
     elif kept is None:
         raise ConfigError(
-            f"threshold: {source} kept no validation scores of mode {config.mode} with align {align}; give a number "
+            f"threshold: {source} has no validation scores of mode {config.mode} with align {align}; give a number "
             f"as threshold"
         )
     elif threshold == "auto":
@@ -296,14 +294,14 @@ def choose_for_evaluation(
     if ratio is not None:
         if known is None:
             raise DataError(
-                f"{source}: knows no validation scores to take r = {ratio:g} from; give scores of validation rows, or "
+                f"{source}: has no validation scores to take r = {ratio:g} from; give scores of validation rows, or "
                 f"the engine"
             )
         return ChosenThreshold(value=known.at_ratio(ratio), how=_by_ratio(ratio, known), ratio=ratio, validation=known)
     value, how = (delta, f"fixed delta {delta:g}") if delta is not None else (recorded.threshold, "")
     if value is None:
         raise DataError(
-            f"{source}: knows no threshold; give a delta, or a ratio with scores of validation rows or the engine"
+            f"{source}: has no threshold; give a delta, or a ratio with scores of validation rows or the engine"
         )
     share = None if delta is not None else recorded.ratio
     if share is None and known is not None:
@@ -351,5 +349,5 @@ def choose_for_report(properties: Mapping[str, str], *, source: str, threshold: 
         return threshold
     recorded = recorded_in_scores(properties, source).threshold
     if recorded is None:
-        raise DataError(f"{source}: knows no threshold; give one")
+        raise DataError(f"{source}: has no threshold; give one")
     return float(recorded)

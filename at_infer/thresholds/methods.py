@@ -129,12 +129,12 @@ def with_thresholds(metadata: Metadata, comparisons: list[Comparison], ratio: fl
 def _kept(model: Path, metadata: Metadata, align: Align | None) -> dict[tuple[Align, int], ValidationScores]:
     found: dict[tuple[Align, int], ValidationScores] = {}
     for record in metadata.validation:
-        known = kept_scores(metadata, record, metadata.score, f"quantiles kept in {model}")
+        known = kept_scores(metadata, record, metadata.score, f"quantiles stored in {model}")
         if align in (None, record.align) and known is not None:
             found[record.align, record.delay] = known
     if not found:
         which = "" if align is None else f" of {WHAT[align]}"
-        raise DataError(f"{model}: kept no validation scores of mode {metadata.score.mode}{which}; give scores")
+        raise DataError(f"{model}: has no validation scores of mode {metadata.score.mode}{which}; give scores")
     return found
 
 
@@ -197,7 +197,7 @@ def _by_rate(known: ValidationScores, rates: IncidentRates | None, options: Meth
     try:
         if rates is None:
             raise ConfigError(
-                "false alarms: no incidents were counted on the validation part; train anew, or give scores of normal "
+                "false alarms: no incidents were counted on the validation part; train again, or give scores of normal "
                 "rows"
             )
         found = rates.threshold(parse_rate(options.false_alarms), options.rows_per_day)

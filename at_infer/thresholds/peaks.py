@@ -44,13 +44,11 @@ def peaks_threshold(excesses: Reals, initial: float, rows: float, rate: float) -
     if len(excesses) < FEWEST_PEAKS:
         raise ConfigError(
             f"threshold: {len(excesses)} scores above the {INITIAL_LEVEL:.0%} quantile are too few for peaks over "
-            f"threshold; it takes {FEWEST_PEAKS}, give more validation scores or use method ratio"
+            f"threshold; at least {FEWEST_PEAKS} are needed, give more validation scores or use method ratio"
         )
     relative = rate * rows / len(excesses)
     if not 0 < relative < 1:
-        raise ConfigError(
-            f"threshold: a share of {rate:.3g} of the rows is no tail to extrapolate to; use method ratio"
-        )
+        raise ConfigError(f"threshold: a share of {rate:.3g} of the rows is not in the tail; use method ratio")
     pareto = fit_pareto(excesses)
     if abs(pareto.shape) < 1e-9:
         beyond = -pareto.scale * np.log(relative)

@@ -51,7 +51,7 @@ def recorded_in_model(path: Path, properties: Mapping[str, str], source: str) ->
     scores = kept_scores(metadata, record, config, str(path))
     if scores is None:
         raise DataError(
-            f"{path}: knows no validation scores of mode {config.mode}; give scores of validation rows, or a delta"
+            f"{path}: has no validation scores of mode {config.mode}; give scores of validation rows, or a delta"
         )
     if config.mode != metadata.score.mode:
         return Recorded(str(path), scores=scores)
@@ -95,5 +95,5 @@ def read_model_metadata(path: Path) -> Metadata:
         with open_engine(path, threads=1) as engine:
             metadata = engine.metadata
     if metadata is None:
-        raise EngineError(f"{path}: is no export of at-infer, it knows no threshold; use at-infer export")
+        raise EngineError(f"{path}: was not exported by at-infer and has no threshold; use at-infer export")
     return metadata

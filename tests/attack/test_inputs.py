@@ -27,7 +27,7 @@ def test_a_time_of_hundreds_of_digits_is_no_time(time: Any) -> None:
 
 @pytest.mark.parametrize("name", ["../../evil", "/evil", "a/b", "", ".", "..", "a\0b", "x" * 300])
 def test_a_name_of_an_export_is_checked_first(name: str) -> None:
-    with pytest.raises(ExportError, match="is not the first part of a file name"):
+    with pytest.raises(ExportError, match="is not a prefix of file names"):
         ExportConfig(name=name)
 
 
@@ -78,7 +78,7 @@ def test_a_csv_of_millions_of_columns_is_refused(models: Path, tmp_path: Path, r
     path.write_text("," * 5_000_000)
     answer = run_cli("score", path, "--engine", models / "model.onnx", "-o", tmp_path / "out")
     assert answer.code == 1
-    assert "its first line is no header" in answer.err
+    assert "its first line is not a header" in answer.err
 
 
 def test_rows_that_do_not_fit_into_memory_are_refused_before_they_are_read(
@@ -114,7 +114,7 @@ def test_a_flipped_bit_in_the_weights_is_found(models: Path, tmp_path: Path, run
     for words in (["threshold", model], ["inspect", model]):
         answer = run_cli(*words)
         assert answer.code == 1
-        assert "was changed since it was exported" in answer.err + answer.out
+        assert "was modified after the export" in answer.err + answer.out
     with (models / "model.onnx").open("rb") as file:
         recorded, found = onnx_digest(file)
     assert recorded == found
@@ -166,7 +166,7 @@ def test_a_file_that_changes_while_it_is_read_is_no_mixed_output(score: Score, t
 
     for meddle in (change, remove):
         rows(60).write_parquet(source)
-        with pytest.raises(DataError, match=r"was written to while it was read|cannot be read|damaged"):
+        with pytest.raises(DataError, match=r"was modified while it was read|cannot be read|damaged"):
             score(source, observe=meddle)
         assert not (tmp_path / "scores.parquet").exists()
 

@@ -292,7 +292,7 @@ def test_notes_are_printed_as_they_are(
     path = write_parquet("in/[bold] :cat:.parquet", waves.with_columns(pl.lit("w").alias(odd)))
     answer = run_cli("train", path, "-o", out / ":dog:[b].pt", *SHORT)
     assert answer.code == 0
-    assert f"note: not numeric, left out: {odd}\n" in answer.err
+    assert f"note: not numeric, ignored: {odd}\n" in answer.err
     assert f"{out}/:dog:[b].pt: best weights" in answer.out
 
 

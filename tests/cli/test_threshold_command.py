@@ -78,7 +78,7 @@ def test_every_method_tells_what_it_would_flag(threshold: Any) -> None:
     assert found["ratio"]["threshold"] == pytest.approx(ratio_threshold(SCORES, 0.01), rel=1e-3)
     assert found["gap"]["threshold"] is None
     assert "do not form two clusters" in found["gap"]["note"]
-    assert "no incidents were counted on the validation part; train anew" in found["incidents"]["note"]
+    assert "no incidents were counted on the validation part; train again" in found["incidents"]["note"]
 
 
 def test_a_rate_of_false_incidents_is_shown_and_written(threshold: Any, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_rate_of_false_incidents_is_shown_and_written(threshold: Any, tmp_path
     assert (record.threshold.value, record.threshold.method) == (shown["incidents"]["threshold"], "incidents")
     again = threshold("--false-alarms", "5/week", "--interval", 60, of=copy)
     assert again["incidents"]["threshold"] == record.threshold.value
-    assert "is no rate" in threshold("--false-alarms", "often")
+    assert "is not a rate" in threshold("--false-alarms", "often")
 
 
 def test_spot_meets_the_rate_per_day(threshold: Any) -> None:
@@ -104,7 +104,7 @@ def test_spot_meets_the_rate_per_day(threshold: Any) -> None:
         found = threshold("--interval", 60, "--false-alarms-per-day", per_day)["spot"]["threshold"]
         assert per_day / 2.5 < 1440 * (others > found).mean() < per_day * 2.5
     assert "needs the rows per day" in threshold()["spot"]["note"]
-    assert "is no tail to extrapolate to" in threshold("--rows-per-day", 10)["spot"]["note"]
+    assert "is not in the tail" in threshold("--rows-per-day", 10)["spot"]["note"]
 
 
 def test_scores_of_a_file_give_exact_thresholds(threshold: Any, write_parquet: Any) -> None:
@@ -207,7 +207,7 @@ def test_scores_of_last_rows_give_a_model_that_has_none_its_live_threshold(
     path, copy = tmp_path / "scores.parquet", tmp_path / "copy.onnx"
     layout = WindowLayout(window=8, stride=1, align="last").to_dict()
     pl.DataFrame({"score": 3 * SCORES}).write_parquet(path, metadata={"at_infer.layout": json.dumps(layout)})
-    assert "kept no validation scores of mode reconstruction of last rows of windows" in threshold("--align", "last")
+    assert "has no validation scores of mode reconstruction of last rows of windows" in threshold("--align", "last")
     assert "has scores of last rows of windows" in threshold("--scores", path, "--align", "window")
     threshold("--scores", path, "--method", "ratio", "-o", copy)
     with open_engine(copy) as engine:
@@ -223,7 +223,7 @@ def test_scores_of_last_rows_give_a_model_that_has_none_its_live_threshold(
 def test_rules_for_incidents_count_in_scores_and_go_into_the_copy(threshold: Any, tmp_path: Path) -> None:
     path, copy = tmp_path / "scores.parquet", tmp_path / "copy.onnx"
     pl.DataFrame({"score": SCORES}).write_parquet(path)
-    assert "min rows: is a rule for incidents, and none are made; the model has counted" in threshold("--min-rows", 3)
+    assert "min rows: is a rule for incidents, which are off; the model has counted" in threshold("--min-rows", 3)
     threshold("--scores", path, "--min-rows", 3, "--method", "incidents", "--false-alarms", "1/1000 rows", "-o", copy)
     with open_engine(copy) as engine:
         written = engine.metadata
@@ -297,7 +297,7 @@ def test_the_model_itself_is_never_replaced(threshold: Any, model: Path) -> None
 
 
 def test_a_model_of_others_is_refused(threshold: Any, tmp_path: Path) -> None:
-    assert "is no export of at-infer" in threshold(of=write_model(tmp_path / "foreign.onnx", None))
+    assert "was not exported by at-infer" in threshold(of=write_model(tmp_path / "foreign.onnx", None))
     assert "no such file" in threshold(of=tmp_path / "nothing.onnx")
 
 
@@ -308,7 +308,7 @@ def test_the_text_shows_a_histogram_and_a_table(run_cli: RunCli, model: Path, tm
     copy = tmp_path / "copy.onnx"
     answer = run_cli("threshold", model, "--rows-per-day", 1440, "--method", "ratio", "-o", copy)
     assert answer.code == 0
-    assert answer.out.startswith("50000 validation scores of whole windows (quantiles kept in")
+    assert answer.out.startswith("50000 validation scores of whole windows (quantiles stored in")
     assert sum("#" in line for line in answer.out.splitlines()) > 5
     assert "< recorded" in answer.out
     assert "gap statistic, two clusters: the validation scores do not form two clusters" in answer.out

@@ -194,7 +194,7 @@ def test_ctrl_c_says_what_is_kept(run: Run, out: Path) -> None:
         if job.method == "score" and job.payload.name == split_file(0, 0):
             os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(KeyboardInterrupt, match=r"3 of 5 splits are kept in .*out, the same command goes on"):
+    with pytest.raises(KeyboardInterrupt, match=r"3 of 5 splits are kept in .*out, the same command continues"):
         run(Opener(2, interrupt))
     assert run().skipped_splits >= 3
 
@@ -354,7 +354,7 @@ def test_a_file_with_other_columns_costs_only_itself(run: Run, source: Path) -> 
 
 def test_a_file_in_the_middle_of_one_series_cannot_be_left_out(run: Run, source: Path) -> None:
     (source / "1.parquet").write_bytes(b"nothing")
-    with pytest.raises(DataError, match=r"1.parquet: .*; the files are one series, none can be left out"):
+    with pytest.raises(DataError, match=r"1.parquet: .*; the files are one series, none can be skipped"):
         run(series_per_file=False, time_column=None)
 
 

@@ -416,7 +416,7 @@ def test_ctrl_c_ends_the_workers_and_says_what_is_kept(models: Path, source: Pat
     _, errors = process.communicate(timeout=HANGS_S)
     assert process.returncode == 130, errors
     assert errors.startswith("started a Ray cluster on this machine, 1 machine, 1 CPU, 0 GPUs\n")
-    assert re.search(r"interrupted: \d+ of 112 splits are kept in .*, the same command goes on from there\n$", errors)
+    assert re.search(r"interrupted: \d+ of 112 splits are kept in .*, the same command continues from there\n$", errors)
     assert "Traceback" not in errors
     assert actors() == []
 
@@ -443,7 +443,7 @@ def test_a_cluster_that_could_not_serve_a_client_is_asked_again(failures: int, m
 
 @pytest.fixture(scope="module")
 def head() -> Iterator[dict[str, str]]:
-    """A cluster that runs on its own, as `ray start --head` leaves it, and lets nobody in without a token."""
+    """A cluster that runs on its own, as `ray start --head` leaves it, and requires a token."""
     with listener(answers=False) as gcs_port, listener(answers=False) as client_port:
         ports = [gcs_port, client_port]
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="r", ignore_cleanup_errors=True) as temporary:
@@ -498,7 +498,7 @@ def test_a_cluster_that_wants_a_token_says_so(head: dict[str, str], models: Path
     command = ["score", source, "--engine", models / "model.onnx", "-o", out, "--ray"]
     answer = run_at_infer(*command, head["address"])
     assert answer.err == f"error: {one_line(answer)}\n"
-    assert "the cluster lets nobody in without its token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN" in answer.err
+    assert "the cluster requires a token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN" in answer.err
     answer = run_at_infer(*command, "auto", RAY_TMPDIR=head["RAY_TMPDIR"])
     assert answer.err == f"error: {one_line(answer)}\n"
-    assert re.search(r"ray auto: the cluster at .* lets nobody in without its token; .*or pass --ray local", answer.err)
+    assert re.search(r"ray auto: the cluster at .* requires a token; .*or pass --ray local", answer.err)

@@ -296,7 +296,7 @@ def test_a_plan_that_is_not_valid_here_is_refused_before_it_is_loaded(tmp_path, 
     monkeypatch.setattr(module.Runtime, "deserialize_cuda_engine", lambda *_: loaded.append(1))
     monkeypatch.setattr(module.Runtime, "get_engine_validity", lambda *_: ("invalid", 0x40), raising=False)
     monkeypatch.setattr(module, "EngineValidity", SimpleNamespace(INVALID="invalid"), raising=False)
-    with pytest.raises(EngineError, match=r"will not load it on GeForce \(diagnostics 64\)"):
+    with pytest.raises(EngineError, match=r"refuses to load it on GeForce \(diagnostics 64\)"):
         PlanEngine(write_plan(tmp_path, machine.flavour))
     assert not loaded
 

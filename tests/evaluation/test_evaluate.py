@@ -220,12 +220,12 @@ def test_a_model_gives_what_the_file_of_scores_does_not_know(evaluate: Any, tmp_
     smoothed = recorded(score=ScoreConfig(mode="reconstruction", smooth=5).to_dict())
     assert "another smoothing" in evaluate("--engine", model, "--ratio", 0.3, properties=smoothed)
     foreign = write_model(tmp_path / "foreign.onnx", None)
-    assert "is no export of at-infer" in evaluate("--engine", foreign, properties={})
+    assert "was not exported by at-infer" in evaluate("--engine", foreign, properties={})
 
 
 def test_scores_without_a_threshold_say_what_to_pass(evaluate: Any) -> None:
-    assert "knows no threshold; give a delta" in evaluate(properties={})
-    assert "knows no validation scores to take r = 0.01 from" in evaluate("--ratio", 0.01, properties={})
+    assert "has no threshold; give a delta" in evaluate(properties={})
+    assert "has no validation scores to take r = 0.01 from" in evaluate("--ratio", 0.01, properties={})
     found = evaluate("--delta", 1.5, properties={})
     assert found["protocol"]["ratio"] is None
     assert found["roc"] == []
@@ -239,9 +239,9 @@ def test_scores_without_a_threshold_say_what_to_pass(evaluate: Any) -> None:
         (("--ratio", 5), "0.01 means one percent"),
         (("--delta", "nan"), "is not a finite number"),
         (("--train-scores", "x"), "only protocol published-leaking"),
-        (("--markdown",), "--json and --markdown exclude each other"),
+        (("--markdown",), "--json and --markdown cannot be combined"),
         (("--rows-per-day", 0), "is not a positive number"),
-        (("--rows-per-day", 5, "--interval", 5), "say the same"),
+        (("--rows-per-day", 5, "--interval", 5), "cannot be combined"),
         (("--label-column", "nope"), "column 'nope' is missing; the file has host, ts, value, label"),
         (("--score-column", "host"), "a score is a number"),
         (("--label-column", "host"), "column 'host' is String; labels are 1"),

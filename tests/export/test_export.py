@@ -84,7 +84,7 @@ def test_a_mode_that_an_earlier_version_did_not_know_is_refused(run_cli, ckpt, o
     torch.save(content, out / "earlier.pt")
     answer = run_cli("export", out / "earlier.pt", "-o", out, "--engine", "none", "--score-mode", "addition")
     assert answer.code == 1
-    assert "earlier.pt: kept no validation scores of mode addition; train the model again" in answer.err
+    assert "earlier.pt: has no validation scores of mode addition; train the model again" in answer.err
     assert names(out) == {"earlier.pt"}
 
 
@@ -297,7 +297,7 @@ def test_options_that_cannot_be_met(run_cli, ckpt, out, options, word):
 
 def test_an_output_folder_that_cannot_be_made_or_takes_no_files(run_cli, ckpt, tmp_path, out):
     refused(run_cli("export", ckpt, "-o", tmp_path / "absent" / "model"), out, "parent folder does not exist")
-    refused(run_cli("export", ckpt, "-o", ckpt), out, "is no folder")
+    refused(run_cli("export", ckpt, "-o", ckpt), out, "is not a folder")
     refused(run_cli("export", ckpt, "-o", "/proc"), out, "/proc")
 
 

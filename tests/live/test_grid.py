@@ -57,9 +57,9 @@ def test_an_interval_is_asked_for_and_bad_times_are_named_or_dropped(score: Scor
     assert [one["t"] for one in found] == [time.isoformat() for time in expected.frame["t"]]
     again, said = watched(model, lines, *words, "--on-bad-time", "drop")
     assert again == found
-    assert "0 bad lines, 1 rows left out whose time did not rise" in said
+    assert "0 bad lines, 1 rows dropped whose time does not increase" in said
     _, said = watched(model, [json.dumps(json.loads(lines[0]) | {"t": 5})], *words)
-    assert "line 1: time 5 is not a date and time, which rows need to be put on a grid; the line is left out" in said
+    assert "line 1: time 5 is not a date and time, which resampling to a grid needs; the line is skipped" in said
 
 
 def test_what_a_step_holds_is_kept_to_the_last_bit() -> None:

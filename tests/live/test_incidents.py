@@ -154,7 +154,7 @@ def test_rules_are_options_and_a_start_with_others_says_so(models, whole, tmp_pa
     long = watched(models / "model.onnx", json_lines(TABLE), *words[:-2], "--min-rows", 5000)
     assert (parsed(long.out), long.code) == ([], 0)
     refused = watched(models / "model.onnx", "", "--min-rows", 5)
-    assert refused.err.startswith("error: min rows: is a rule for incidents, and none are made; add --only incidents")
+    assert refused.err.startswith("error: min rows: is a rule for incidents, which are off; add --only incidents")
 
 
 @pytest.mark.slow

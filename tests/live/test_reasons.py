@@ -62,7 +62,7 @@ def test_a_state_kept_without_reasons_is_refused_with_them_and_one_with_them_goe
         plain.push_many(values)
         plain.save(tmp_path / "plain")
     with stream("top") as first, stream("all") as second, stream("all") as whole:
-        with pytest.raises(ConfigError, match=r"plain: was kept with reasons False, not True; give the same"):
+        with pytest.raises(ConfigError, match=r"plain: was written with reasons False, not True; give the same"):
             first.load(tmp_path / "plain")
         first.push_many(values[: 2 * WINDOW])
         first.save(tmp_path / "state", {"row": 5})

@@ -65,7 +65,7 @@ def test_another_engine_knows_the_last_rows_and_answers_each_row_once(delay, cut
     after = [new.push_many(rows_of([i]), tags=[i]) for i in range(cut, count)]
     found, scores = answered([before, final, *after, new.drain()])
     assert found == tags
-    assert what == "the last rows, smoothing begins anew"
+    assert what == "the last rows, smoothing restarts"
     whole = StreamScorer(FirstColumn(), options, delay=delay)
     expected = answered([whole.push_many(rows_of(range(count)), tags=tags), whole.drain()])[1]
     known = [i for i in tags if not np.isnan(scores[i])]
@@ -113,7 +113,7 @@ def test_rows_without_their_season_are_no_use_to_a_model_of_another_season():
 )
 def test_an_engine_to_which_rows_mean_something_else_is_refused(change, what):
     old, new = StreamScorer(FirstColumn()), StreamScorer(FirstColumn(**change))
-    with pytest.raises(ConfigError, match=rf"first\.column: has {what}; to use it, start anew with another `state`$"):
+    with pytest.raises(ConfigError, match=rf"first\.column: has {what}; to use it, restart with another `state`$"):
         check_replacement(old, new, InputOptions())
     if "column" in what.split()[1]:
         check_replacement(old, new, InputOptions(no_time=True, one_series=True))
@@ -196,7 +196,7 @@ def test_a_hangup_replaces_the_engine_and_a_bad_one_is_refused(live, models, eng
             engine.write_bytes(content)
         process.process.send_signal(signal.SIGHUP)
         line = said(process)
-        assert line.startswith(f"reload: refused, the old engine goes on ({engine}: "), line
+        assert line.startswith(f"reload: refused, the old engine stays in use ({engine}: "), line
         assert why in line
         if content is None:
             engine.touch()
@@ -204,7 +204,7 @@ def test_a_hangup_replaces_the_engine_and_a_bad_one_is_refused(live, models, eng
     assert all(one["score"] is not None for one in process.get(2))  # it still scores
     variant(models / "model.onnx", tmp_path / "v", checkpoint_sha256=OTHER).replace(engine)
     process.process.send_signal(signal.SIGHUP)
-    handed = "goes on with 1 series, threshold 3 -> 3; handed over: the last rows, smoothing begins anew"
+    handed = "goes on with 1 series, threshold 3 -> 3; handed over: the last rows, smoothing restarts"
     assert said(process) == f"reload: {engine}: {handed}\n"
     process.put(json_lines(TABLE[32:34]))
     assert all(one["score"] is not None for one in process.get(2))

@@ -393,13 +393,13 @@ def test_a_state_goes_from_one_engine_of_a_checkpoint_to_another(tmp_path):
 
 def test_the_state_of_another_score_is_refused(tmp_path):
     path = saved(tmp_path, options=ScoreOptions(smooth=3, threshold=1.0))
-    with pytest.raises(ConfigError, match=r"state: was kept with smooth 3, not 1; give the same"):
+    with pytest.raises(ConfigError, match=r"state: was written with smooth 3, not 1; give the same"):
         StreamScorer(FirstColumn()).load(path)
 
 
 def test_the_state_of_another_delay_is_refused(tmp_path):
     path = saved(tmp_path, options=ScoreOptions(threshold=1.0), delay=2)
-    with pytest.raises(ConfigError, match=r"state: was kept with delay 2, not 0; give the same"):
+    with pytest.raises(ConfigError, match=r"state: was written with delay 2, not 0; give the same"):
         StreamScorer(FirstColumn()).load(path)
 
 
@@ -423,7 +423,7 @@ def test_a_state_that_is_damaged_or_cut_anywhere_is_refused(tmp_path):
 @pytest.mark.parametrize("text", ["", "hello", "[]", '{"at_infer_stream": 99}'])
 def test_a_file_that_is_no_state_is_refused(tmp_path, text):
     (tmp_path / "state").write_text(text)
-    with pytest.raises(DataError, match="remove it to start afresh"):
+    with pytest.raises(DataError, match="remove it to start again"):
         StreamScorer(FirstColumn()).load(tmp_path / "state")
 
 

@@ -124,7 +124,7 @@ def test_a_position_of_a_file_that_is_gone_is_not_used_for_another(log, text):
     log.write_text(text)  # the same inode, as after a deletion it may be
     second = Follower(log, position=position)
     assert [line.decode() for _, line in second.read()] == text.split()
-    assert second.said == [f"{log}: is another file than the state was kept for; reading it from its start"]
+    assert second.said == [f"{log}: is not the file that the state was written for; reading it from its start"]
 
 
 def test_only_files_are_followed(tmp_path):

@@ -120,7 +120,7 @@ def test_bad_lines_are_reported_with_their_number_and_the_stream_goes_on(tmp_pat
     assert sorted(said) == [3 + 2 * i for i in range(len(BAD))]
     for i, what in enumerate(BAD.values()):
         assert said[3 + 2 * i].startswith(f"stdin: line {3 + 2 * i}: {what}")
-        assert said[3 + 2 * i].endswith("; the line is left out")
+        assert said[3 + 2 * i].endswith("; the line is skipped")
     assert [answer["row"] for answer in run.answers] == [2 * i for i in range(len(BAD) + 1)]
     assert [answer["score"] for answer in run.answers[N - 1 :]] == [7, 8, 9]
     assert (run.watch.tally.bad_lines, run.watch.tally.rows, run.watch.tally.scored) == (len(BAD), len(BAD) + 1, 3)
@@ -141,10 +141,10 @@ def test_times_that_are_malformed_repeated_or_out_of_order_are_bad_lines(tmp_pat
     run = Run(as_lines(records), tmp_path, reader={"time_column": "t", "series_column": "s"})
     assert [(answer["s"], answer["t"]) for answer in run.answers] == [("x", 1), ("x", 2), ("x", 3), ("y", 1)]
     assert run.said == [
-        "stdin: line 3: series 'x': time 2 is there twice; the line is left out",
-        "stdin: line 4: series 'x': time 'tomorrow' is neither a number nor a date and time; the line is left out",
-        "stdin: line 5: series 'x': time 1.5 comes after 2; the line is left out",
-        "stdin: line 7: series 'x': time True is neither a number nor a date and time; the line is left out",
+        "stdin: line 3: series 'x': time 2 is there twice; the line is skipped",
+        "stdin: line 4: series 'x': time 'tomorrow' is neither a number nor a date and time; the line is skipped",
+        "stdin: line 5: series 'x': time 1.5 comes after 2; the line is skipped",
+        "stdin: line 7: series 'x': time True is neither a number nor a date and time; the line is skipped",
     ]
 
 
@@ -159,8 +159,8 @@ def test_a_series_that_changes_its_columns_is_reported(tmp_path, batch_size):
     )
     assert run.said == [
         "stdin: line 2: the columns of series 'x' have changed: column 'c' is missing among 'a', 'b', 'd', 's'; the "
-        "line is left out",
-        "stdin: line 3: column 'b' is missing among 'a', 's'; the line is left out",
+        "line is skipped",
+        "stdin: line 3: column 'b' is missing among 'a', 's'; the line is skipped",
     ]
     assert [answer["row"] for answer in run.answers] == [0, 3]
 
@@ -569,13 +569,13 @@ def test_the_state_of_another_model_is_refused_with_one_line(models, table, edit
         (["--threshold", "high"], "threshold: 'high' is neither a number nor auto"),
         (["--every", "0"], "every: 0 is too small; at least 1"),
         (["--max-series", "0"], "max series: 0 is too small; at least 1"),
-        (["--max-delay-ms", "-5", "--follow", "log"], "max delay: -5 ms is not a time to wait; give 0 or more"),
-        (["--follow", "absent"], "absent: no such file; it must be there when watching begins"),
+        (["--max-delay-ms", "-5", "--follow", "log"], "max delay: -5 ms is not a duration; give 0 or more"),
+        (["--follow", "absent"], "absent: no such file; it must exist at the start"),
         (["--header", "s,t"], "header: column 'f00' is missing among 's', 't'; name every column of a line"),
         (["--state", "folder"], "folder: is a folder; give a file name"),
         (
             ["--smooth", str(SMOOTH + 1)],
-            "score mode: fusion smooths and normalises by itself; leave both out, or name a mode",
+            "score mode: fusion has its own smoothing and normalisation; leave both out, or name a mode",
         ),
     ],
 )

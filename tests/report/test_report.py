@@ -274,7 +274,7 @@ def test_input_that_does_not_belong_together_is_one_line(run_cli: Cli, tmp_path:
         ([tmp_path / "absent.parquet"], "no such file"),
         ([tmp_path / "text.parquet"], "cannot be read as Parquet"),
         ([tmp_path / "short.parquet"], "column 'score' is missing"),
-        ([tmp_path / "bare.parquet"], "knows no threshold; give one"),
+        ([tmp_path / "bare.parquet"], "has no threshold; give one"),
         ([scores, "--data", tmp_path / "short.parquet"], "has 29 rows"),
         ([scores, "--data", tmp_path / "shifted.parquet"], "has t 1"),
         ([scores, "--labels", tmp_path / "shifted.parquet"], "column 'label' is missing"),
@@ -284,8 +284,8 @@ def test_input_that_does_not_belong_together_is_one_line(run_cli: Cli, tmp_path:
         ([scores, "--data", scores, "--engine", models / "model.associations.onnx"], "column 'f00' is missing"),
         ([scores, "--threshold", "nan"], "not a finite number"),
         ([models / "model.onnx"], "is a model; give its scores"),
-        ([tmp_path / "bare.pt"], "holds no history"),
-        ([tmp_path / "bare.pt", "--data", scores], "--data goes with scores"),
+        ([tmp_path / "bare.pt"], "has no training history"),
+        ([tmp_path / "bare.pt", "--data", scores], "--data is for scores"),
         ([scores, "--png", tmp_path / "no" / "where"], "does not exist"),
     ]:
         assert said in refused(run_cli("report", *words, "-o", output), output), words

@@ -223,7 +223,7 @@ def test_times_of_another_kind_tell_no_gaps_and_that_is_said(score: Score, model
     assert found.summary.gaps == 0
     assert said == [
         f"note: {found.path.parent / 'given.parquet'}: column 'ts' is Int64, the model was trained on dates and times; "
-        f"gaps in time are not looked for"
+        f"gaps in time are ignored"
     ]
     with pytest.raises(
         DataError, match=r"column 'ts': Invalid isoformat string: 'h100'; gaps in time .* pass max_gap=0"
@@ -244,7 +244,7 @@ def test_numbers_tell_gaps_if_the_model_was_trained_on_numbers(score: Score, edi
 
 def test_a_model_that_knows_no_spacing_looks_for_no_gaps(score: Score, models: Path) -> None:
     assert score(timed(50, 60), time_column="ts").summary.gaps == 0
-    with pytest.raises(ConfigError, match=r"max gap: .*model.onnx does not know the usual time from row to row"):
+    with pytest.raises(ConfigError, match=r"max gap: .*model.onnx has no median time step"):
         score(timed(50, 60), max_gap=5)
     with pytest.raises(ConfigError, match="max gap: -1 is too small"):
         ScoreOptions(max_gap=-1)
@@ -303,7 +303,7 @@ def test_a_stream_counts_gaps_and_series_have_their_own() -> None:
 def test_a_stream_says_once_that_times_of_another_kind_tell_no_gaps() -> None:
     stream = StreamScorer(FirstColumn(spacing=MINUTE))
     told = [stream.push_many(rows_of([i]), times=[1000 * i]).notes for i in range(3)]
-    assert told == [["times are not dates and times as in the training data; gaps in time are not looked for"], [], []]
+    assert told == [["times are not dates and times as in the training data; gaps in time are ignored"], [], []]
     assert stream.core.counts.gaps == 0
 
 
@@ -313,7 +313,7 @@ Cli = Callable[..., Any]
 def test_the_command_line_counts_gaps_and_takes_none(run_cli: Cli, model: Path, tmp_path: Path) -> None:
     timed(90, 7, 60).write_parquet(tmp_path / "in.parquet")
     words = ["score", tmp_path / "in.parquet", "--engine", model, "-o", tmp_path / "out.parquet", "--overwrite"]
-    assert "2 gaps in time: windows do not cross them" in run_cli(*words).out
+    assert "2 gaps in time: no window spans them" in run_cli(*words).out
     assert '"gaps": 2, "short_stretches": 1' in run_cli(*words, "--json").out
     assert "gaps" not in run_cli(*words, "--max-gap", "none").out
     answer = run_cli(*words, "--max-gap", "soon")

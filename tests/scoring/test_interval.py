@@ -115,12 +115,12 @@ def test_the_command_says_that_the_output_has_other_rows(edited: Edit, run_cli: 
 
 def test_what_cannot_put_rows_on_a_grid_says_so(score: Score, edited: Edit, tmp_path: Path) -> None:
     model, frame = edited(**MINUTE), irregular()
-    with pytest.raises(ConfigError, match=r"interval: rows of a stream are not put on a grid \(1m \(mean\)\)"):
+    with pytest.raises(ConfigError, match=r"interval: rows of a stream are not resampled \(1m \(mean\)\)"):
         StreamScorer(model)
     StreamScorer(model, ScoreOptions(interval="none")).close()
-    with pytest.raises(ConfigError, match="interval: a cluster cannot put rows on a grid"):
+    with pytest.raises(ConfigError, match="interval: a cluster cannot resample rows to a grid"):
         score_on_workers(tmp_path, model, tmp_path / "scores", open_workers=None)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="interval: rows without a time cannot be put on a grid"):
+    with pytest.raises(ConfigError, match="interval: rows without a time cannot be resampled to a grid"):
         score(frame, engine=model, no_time=True)
     with pytest.raises(ConfigError, match="max gap: rows on a grid need a limit"):
         score(frame, engine=model, max_gap=0)

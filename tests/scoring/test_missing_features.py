@@ -192,4 +192,4 @@ def test_the_command_line_tells_what_was_missing(run_cli: Callable[..., Any], mo
     without(rows(200), "f01", 50, 60).drop("f02").write_parquet(tmp_path / "in.parquet")
     words = ["score", tmp_path / "in.parquet", "--engine", models / "model.onnx", "-o", tmp_path / "out.parquet"]
     answer = run_cli(*words, "--on-missing-feature", "mask")
-    assert "missing and left out of the score: f01 (20 rows), f02 (200 rows)" in answer.out
+    assert "missing and masked in the score: f01 (20 rows), f02 (200 rows)" in answer.out

@@ -275,7 +275,7 @@ def overflowing(windows: np.ndarray) -> np.ndarray:
 
 def test_a_score_that_is_not_finite_is_an_error_with_its_rows() -> None:
     case = one_series(30)
-    with pytest.raises(DataError, match=r"^rows 10 to 14: the engine finds no finite score.*on_bad_rows='null'$"):
+    with pytest.raises(DataError, match=r"^rows 10 to 14: the engine returned no finite score.*on_bad_rows='null'$"):
         streamed(case, [7], row_scorer(case, overflowing))
 
 

@@ -300,7 +300,7 @@ def test_an_interrupted_run_says_what_is_kept_and_goes_on_from_there(
     answer = finished(process)
     assert (answer.code, answer.out) == (130, "")
     told = re.fullmatch(
-        r"interrupted: (\d+) rows are kept, the same run with --resume goes on from there\n", answer.err
+        r"interrupted: (\d+) rows are kept, the same run with --resume continues from there\n", answer.err
     )
     assert told, answer.err
     assert files(out) == {PARTS}
@@ -362,7 +362,7 @@ def test_a_failing_engine_is_one_line_with_its_rows_and_the_run_resumable(
     message = refused(run_cli("score", *words, "-o", out / "scores.parquet"))
     assert re.fullmatch(
         r"rows \d+ to \d+: model.onnx: ONNX Runtime failed \(out of memory\); \d+ rows are kept, the same run "
-        r"with --resume goes on from there",
+        r"with --resume continues from there",
         message,
     )
     assert files(out) == {PARTS}
@@ -414,7 +414,7 @@ def test_a_damaged_row_group_is_one_line_with_its_rows_and_the_run_resumable(
     message = refused(finished(start(*words, "-o", out / "scores.parquet")))
     assert re.fullmatch(
         rf"{path}: from row [45]\d\d\d on: cannot be read as Parquet; it is damaged or has another format \(.*\); "
-        r"[45]\d\d\d rows are kept, the same run with --resume goes on from there",
+        r"[45]\d\d\d rows are kept, the same run with --resume continues from there",
         message,
     ), message
     assert files(out) == {PARTS}
@@ -433,7 +433,7 @@ def unfinished(
     data = write_parquet("data.parquet", frame)
     words: list[object] = ["-o", out / "scores.parquet", "--batch-size", "1"]
     message = refused(run_cli("score", data, "--engine", plain_models / "model.onnx", *words))
-    assert message.endswith("140 rows are kept, the same run with --resume goes on from there")
+    assert message.endswith("140 rows are kept, the same run with --resume continues from there")
     return data, words
 
 
@@ -511,11 +511,11 @@ BAD_FRAMES: dict[str, tuple[pl.DataFrame, list[str], str]] = {
     "a column of text": (rows(100).cast({"f01": pl.String}), [], "column 'f01' is String, not numeric"),
     "a column of dates": (rows(100, f01=[None] * 99 + [0]).cast({"f01": pl.Date}), [], "column 'f01' is Date, not"),
     "a column of lists": (rows(100, f02=[[1.0]] * 100), [], "column 'f02' is List(Float64), not numeric"),
-    "a null": (at(33, None), [], "column 'f01' has no value in row 33; mend the row, or pass --on-bad-rows null"),
+    "a null": (at(33, None), [], "column 'f01' has no value in row 33; fix the row, or pass --on-bad-rows null"),
     "a NaN": (at(34, float("nan")), [], "column 'f01' has no value in row 34"),
     "an infinity": (at(35, float("-inf")), [], "column 'f01' is infinite, or too large for float32, in row 35"),
     "a value beyond float32": (at(36, 1e200), [], "column 'f01' is infinite, or too large for float32, in row 36"),
-    "a value beyond the model": (at(37, 1e30), [], "rows 20 to 39: the engine finds no finite score"),
+    "a value beyond the model": (at(37, 1e30), [], "rows 20 to 39: the engine returned no finite score"),
     "fewer rows than a window": (rows(19), [], "the input: has 19 rows, fewer than the model's window of 20"),
     "a short series": (
         rows(100, s=["a"] * 97 + ["b"] * 3),
@@ -684,8 +684,8 @@ BAD_OPTIONS: dict[str, tuple[list[str], str]] = {
     "a threshold of nan": (["--threshold", "nan"], "threshold: nan is not a finite number"),
     "an infinite threshold": (["--threshold", "inf"], "threshold: inf is not a finite number"),
     "a threshold in words": (["--threshold", "high"], "threshold: 'high' is neither a number nor auto"),
-    "two thresholds": (["--threshold", "1", "--ratio", "0.1"], "threshold: threshold and ratio exclude each other"),
-    "a ratio in percent": (["--ratio", "5"], "ratio: 5 is not a share in [0, 1); 0.01 means one percent"),
+    "two thresholds": (["--threshold", "1", "--ratio", "0.1"], "threshold: threshold and ratio cannot be combined"),
+    "a ratio in percent": (["--ratio", "5"], "ratio: 5 is not a fraction in [0, 1); 0.01 means one percent"),
     "no clusters": (["--threshold", "auto"], "threshold: the validation scores do not form two clusters"),
     "no smoothing": (["--smooth", "0"], "smooth: 0 is too small"),
     "another smoothing": (

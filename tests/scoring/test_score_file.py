@@ -200,7 +200,7 @@ def test_a_failed_run_keeps_its_finished_rows_and_goes_on_to_the_same_file(
 
 def test_rows_that_are_final_are_kept_although_their_part_is_not_full(plain_score: Score, monkeypatch: Any) -> None:
     monkeypatch.setattr(OnnxEngine, "run", failing(2, OUT_OF_MEMORY))
-    with pytest.raises(EngineError, match="; 160 rows are kept, the same run with `resume` goes on from there"):
+    with pytest.raises(EngineError, match="; 160 rows are kept, the same run with `resume` continues from there"):
         plain_score(rows(1010), batch_size=4)
 
 

@@ -226,7 +226,7 @@ def test_gaps_are_filled_by_the_policy_of_the_model(score: Score, edited: Edit) 
         found = score(GAPS, engine=edited(fill=fill))
         np.testing.assert_array_equal(found.score, score(expected).score)
         assert found.summary.bad_windows == 0
-    with pytest.raises(DataError, match=r"given\.parquet: column 'f00' has no value in row 0; mend the row, or pass"):
+    with pytest.raises(DataError, match=r"given\.parquet: column 'f00' has no value in row 0; fix the row, or pass"):
         score(GAPS)
 
 
@@ -254,7 +254,7 @@ def test_bad_values_are_refused_by_file_row_and_column_or_take_their_window_alon
     bad = rows(75).cast(pl.Float64).with_columns(f01=pl.when(pl.int_range(pl.len()) == 52).then(value).otherwise("f01"))
     write_parquet("many/1.parquet", bad[:25])
     second = write_parquet("many/2.parquet", bad[25:])
-    with pytest.raises(DataError, match=rf"^{second}: column 'f01' .* in row 27; mend the row, or pass on_bad_rows"):
+    with pytest.raises(DataError, match=rf"^{second}: column 'f01' .* in row 27; fix the row, or pass on_bad_rows"):
         plain_score(tmp_path / "many")
     found = plain_score(tmp_path / "many", on_bad_rows="null")
     assert found.unscored == list(range(40, 60))
@@ -272,7 +272,7 @@ def test_overlapping_windows_help_out_around_a_bad_row(score: Score) -> None:
 def test_values_that_the_engine_cannot_stand_are_refused_with_their_rows(score: Score, models: Path) -> None:
     frame = rows(105).with_columns(f00=pl.when(pl.int_range(pl.len()) == 50).then(1e30).otherwise("f00"))
     for engine in ("model.onnx", "model.associations.onnx"):
-        with pytest.raises(DataError, match="rows 40 to 59: the engine finds no finite score"):
+        with pytest.raises(DataError, match="rows 40 to 59: the engine returned no finite score"):
             score(frame, engine=models / engine)
         found = score(frame, engine=models / engine, on_bad_rows="null", explain="all")
         assert found.unscored == list(range(40, 60))

@@ -117,7 +117,7 @@ def test_with_a_delay_a_row_is_scored_by_a_later_window_and_the_last_rows_by_the
 
 
 def test_a_delay_goes_with_rows_that_are_scored_one_by_one_and_within_a_window() -> None:
-    with pytest.raises(ConfigError, match="delay: only rows that are scored one by one"):
+    with pytest.raises(ConfigError, match="delay: a delay needs rows that are scored one by one"):
         Layout(window=10, stride=10, delay=1)
     with pytest.raises(ConfigError, match="delay: 10 is not between 0"):
         Layout(window=10, stride=1, align="last", delay=10)

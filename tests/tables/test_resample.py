@@ -133,7 +133,9 @@ def test_files_that_are_series_of_their_own_may_be_empty(tmp_path: Path) -> None
 def test_times_that_cannot_lie_on_a_grid_are_refused(tmp_path: Path) -> None:
     pl.DataFrame({"t": [date(2024, 1, 1), date(2024, 1, 3)], "a": [1.0, 2.0]}).write_parquet(tmp_path / "x.parquet")
     assert [len(chunk.values) for chunk in on_grid(tmp_path / "x.parquet", "1d")] == [1, 2]
-    with pytest.raises(DataError, match=r"column 't': is Date, an interval of 1h \(mean\) is no whole number of days"):
+    with pytest.raises(
+        DataError, match=r"column 't': is Date, an interval of 1h \(mean\) is not a whole number of days"
+    ):
         on_grid(tmp_path / "x.parquet", "1h")
     pl.DataFrame({"t": [1, 2], "a": [1.0, 2.0]}).write_parquet(tmp_path / "x.parquet")
     with pytest.raises(DataError, match="column 't': is Int64, an interval needs dates and times"):

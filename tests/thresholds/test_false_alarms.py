@@ -43,9 +43,9 @@ def test_a_rate_per_rows_needs_no_clock() -> None:
 
 @pytest.mark.parametrize("text", ["", "daily", "1", "1/fortnight", "0/day", "-1/day", "1/0 rows", "1//day", "x/day"])
 def test_what_is_no_rate_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no rate; write 1/day"):
+    with pytest.raises(ConfigError, match="is not a rate; write 1/day"):
         parse_rate(text)
-    with pytest.raises(ConfigError, match="is no rate"):
+    with pytest.raises(ConfigError, match="is not a rate"):
         ScoreOptions(false_alarms=text)
 
 
@@ -73,7 +73,7 @@ def test_what_the_validation_part_cannot_show_is_extrapolated_and_said_so() -> N
 
 def test_too_little_to_extrapolate_from_is_refused() -> None:
     few = IncidentCurve(levels=[1.0, 2.0, 3.0], counts=[1, 1, 0], rows=500)
-    with pytest.raises(ConfigError, match=r"500 validation rows \(0.35 days\) show too few incidents"):
+    with pytest.raises(ConfigError, match=r"500 validation rows \(0.35 days\) have too few incidents"):
         IncidentRates(few).threshold(parse_rate("1/week"), 1440)
 
 
@@ -85,7 +85,7 @@ def test_merged_incidents_at_a_low_threshold_do_not_count_as_few() -> None:
 
 def test_a_model_that_counted_no_incidents_says_what_to_do() -> None:
     known = metadata()
-    with pytest.raises(ConfigError, match="has counted no incidents on its validation part; train anew"):
+    with pytest.raises(ConfigError, match="has no incident counts of its validation part; train again"):
         choose_for_scoring(known, known.score, source="old.onnx", false_alarms="1/10000 rows")
     record = replace(known.validation_of(), incidents=CURVE)
     chosen = choose_for_scoring(
@@ -129,13 +129,13 @@ def test_a_threshold_that_someone_has_chosen_for_the_model_stays(changes: dict[s
 @pytest.mark.parametrize(
     ("curve", "spacing", "why"),
     [
-        (None, MINUTE, "m.onnx has counted none of rows that are scored like this"),
+        (None, MINUTE, "m.onnx has no incident counts for rows scored in this way"),
         (CURVE, None, "1/day needs the time between rows, which the model does not know"),
         (CURVE, Spacing(step=1.0, clock="number"), "1/day needs the time between rows"),
         (
             IncidentCurve(levels=[1.0, 2.0], counts=[1, 0], rows=500),
             MINUTE,
-            "500 validation rows (0.35 days) show too few",
+            "500 validation rows (0.35 days) have too few",
         ),
     ],
 )
@@ -146,7 +146,7 @@ def test_if_no_rate_can_be_had_the_recorded_threshold_is_used_and_said_so(
     found = chosen_for(metadata(spacing=spacing).with_validation(record))
     assert (found.value, found.asked_rate) == (0.25, None)
     (note,) = found.notes
-    assert note.startswith(f"incidents: the recorded threshold 0.25 is used, that for 1/day is not known: {why}")
+    assert note.startswith(f"incidents: the recorded threshold 0.25 is used instead of 1/day: {why}")
 
 
 def test_rules_that_false_incidents_were_not_counted_with_are_said() -> None:

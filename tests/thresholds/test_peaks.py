@@ -57,7 +57,7 @@ def test_the_exponential_limit_is_met_smoothly() -> None:
 def test_what_has_no_tail_is_refused() -> None:
     with pytest.raises(ConfigError, match="3 scores above the 98% quantile are too few"):
         peaks_threshold(np.arange(3.0), 0.0, 100, 1e-3)
-    with pytest.raises(ConfigError, match="is no tail to extrapolate to; use method ratio"):
+    with pytest.raises(ConfigError, match="is not in the tail; use method ratio"):
         peaks_threshold(np.arange(20.0), 0.0, 100, 0.5)
     with pytest.raises(ConfigError, match="are equal; use method ratio"):
         peaks_threshold(np.ones(20), 0.0, 1000, 1e-3)

@@ -246,7 +246,7 @@ def test_a_share_shorter_than_a_window_is_made_longer_and_said(write_parquet: Wr
 
 @pytest.mark.parametrize("share", [0.0, 1.0, -0.1, 20.0, NAN, float("inf")])
 def test_a_share_outside_of_0_to_1_is_refused_before_anything_is_read(share: float) -> None:
-    with pytest.raises(ConfigError, match=r"validation: .* is not a share between 0 and 1"):
+    with pytest.raises(ConfigError, match=r"validation: .* is not a fraction between 0 and 1"):
         DataConfig(source="does not exist", validation=share)
 
 
@@ -280,7 +280,7 @@ def test_notes_tell_what_was_left_out_and_what_looks_wrong(write_parquet: WriteP
         "x.parquet", s=["a"] * 51 + ["b"] * 9, epoch=1_700_000_000 + 3600 * np.arange(60), word=["w"] * 60, x=noise
     )
     assert loaded(path, window=5, series_column="s").notes == [
-        "not numeric, left out: word",
+        "not numeric, ignored: word",
         "1 of 2 series have a validation part shorter than a window: not used",
         "epoch rises steadily like a clock or row number and is learnt as a feature; "
         "if that is not meant, pass `time_column` or `exclude`",

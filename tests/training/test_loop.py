@@ -443,7 +443,7 @@ def test_a_layer_that_does_not_exist_is_refused(data: TrainingData) -> None:
 
 
 def test_a_network_that_does_not_fit_into_memory_is_refused(data: TrainingData) -> None:
-    with pytest.raises(ConfigError, match=r"memory does not suffice; lower `batch_size` \(4\), `width` or `window`"):
+    with pytest.raises(ConfigError, match=r"out of memory; lower `batch_size` \(4\), `width` or `window`"):
         fit(data, replace(MODEL, width=2**20), TRAIN, SCORE)
 
 

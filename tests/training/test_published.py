@@ -65,7 +65,7 @@ def test_a_foreign_position_table_is_refused(tmp_path):
 
 
 def test_a_window_beyond_the_position_table_is_refused():
-    with pytest.raises(CheckpointError, match="positions end at 5000"):
+    with pytest.raises(CheckpointError, match="position table ends at 5000"):
         load_published(CHECKPOINT, window=5001)
 
 

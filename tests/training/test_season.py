@@ -170,7 +170,7 @@ def test_training_says_why_there_is_no_season(write_parquet: WriteParquet) -> No
     assert "no time column with dates and times" in read(write_parquet, number=True).season_found
     assert "3 full days" in read(write_parquet, days=3).season_found
     assert "no column" in read(write_parquet, columns=["b"]).season_found
-    assert "as asked for" in read(write_parquet, season="none").season_found
+    assert "as requested" in read(write_parquet, season="none").season_found
 
 
 def test_a_season_that_is_asked_for_is_that_of_every_column_or_an_error(write_parquet: WriteParquet) -> None:

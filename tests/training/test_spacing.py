@@ -73,7 +73,7 @@ def test_rows_that_come_irregularly_by_nature_are_not_shredded(write_parquet: Wr
     assert data.spacing is not None
     assert data.spacing.max_gap == 0
     assert data.train.series_rows == [800]
-    assert "come more than 3 times later than usual" in data.notes[0]
+    assert "of the time steps exceed 3 median steps" in data.notes[0]
     asked = loaded(write_parquet("x.parquet", rows(seconds)), max_gap=20)
     assert asked.spacing == replace(data.spacing, max_gap=20)
 

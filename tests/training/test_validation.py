@@ -120,7 +120,7 @@ def test_align_last_takes_ratio_mode_and_gap_from_the_scores_of_last_rows(
     record = live.to_dict() | {"quantiles": {source.score.mode: two}}
     clusters = plain_edited(validation=[source.validation_of().to_dict(), record])
     assert 1e-6 < plain_score(frame, engine=clusters, align="last", threshold="auto").summary.threshold < 10
-    with pytest.raises(ConfigError, match="kept no validation scores of mode paper with align last; give"):
+    with pytest.raises(ConfigError, match="has no validation scores of mode paper with align last; give"):
         plain_score(frame, engine=clusters, align="last", mode="paper")
 
 

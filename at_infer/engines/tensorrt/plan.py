@@ -97,7 +97,7 @@ class PlanEngine(Scoring):
         validity, diagnostics = self._runtime.get_engine_validity(plan)
         if validity == self._trt.EngineValidity.INVALID:
             raise EngineError(
-                f"{self.path}: {self._title} will not load it on {self.gpu.name} (diagnostics {diagnostics}); export "
+                f"{self.path}: {self._title} refuses to load it on {self.gpu.name} (diagnostics {diagnostics}); export "
                 "the model again"
             )
 
