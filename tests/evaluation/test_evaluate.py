@@ -235,7 +235,7 @@ def test_scores_without_a_threshold_say_what_to_pass(evaluate: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--ratio", 0.1, "--delta", 1), "exclude each other"),
+        (("--ratio", 0.1, "--delta", 1), "cannot be combined"),
         (("--ratio", 5), "0.01 means one percent"),
         (("--delta", "nan"), "is not a finite number"),
         (("--train-scores", "x"), "only protocol published-leaking"),

@@ -173,7 +173,7 @@ def test_table_and_markdown(run_cli, folder):
         (["--batch", "none"], "batch"),
         (["--batch", "0,4"], "batch"),
         (["--duration", "0"], "duration"),
-        (["--json", "--markdown"], "exclude each other"),
+        (["--json", "--markdown"], "cannot be combined"),
         (["--plot", "absent/plot.svg"], "absent"),
         (["--against", "pytorch"], "--checkpoint"),
         (["--provider", "cuda"], "no engine runs here"),

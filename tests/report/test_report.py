@@ -159,7 +159,7 @@ def test_times_written_as_text_are_dates_if_they_look_like_it(report: Callable[.
     words = write_scores(tmp_path / "b.parquet", {"t": ["a", "b"], "score": score})
     page = report(words, "--time-column", "t").description
     assert page["clock"] is None
-    assert any("text that is no date" in note for note in page["notes"])
+    assert any("text that is not a date" in note for note in page["notes"])
 
 
 # With data and an engine

@@ -47,7 +47,7 @@ def test_a_threshold_that_is_no_number_is_refused(threshold: Any) -> None:
 
 
 def test_options_that_exclude_each_other_are_refused(score: Score) -> None:
-    with pytest.raises(ConfigError, match="exclude each other"):
+    with pytest.raises(ConfigError, match="cannot be combined"):
         ScoreOptions(threshold=1.0, ratio=0.1)
     with pytest.raises(ConfigError, match="use skip instead of pad"):
         ScoreOptions(align="last", short_series="pad")

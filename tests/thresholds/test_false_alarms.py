@@ -175,5 +175,5 @@ def test_records_of_earlier_versions_are_read() -> None:
 
 
 def test_ways_to_a_threshold_exclude_each_other() -> None:
-    with pytest.raises(ConfigError, match="exclude each other"):
+    with pytest.raises(ConfigError, match="cannot be combined"):
         ScoreOptions(false_alarms="1/day", ratio=0.01)
