@@ -1,4 +1,4 @@
-"""What a model is, how it is trained and how its score is formed: frozen, framework-free, JSON round trip."""
+"""Configuration of model, training and score: frozen, framework-free, JSON round trip."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -154,7 +154,7 @@ class ScoreConfig(Config):
     temperature: float = 50.0
     """Factor inside the softmax of mode `published`; the other modes do not use it."""
     smooth: int = 1
-    """Moving mean of the score over so many rows of a series; 1: none. Not part of the graph."""
+    """Moving mean of the score over this many rows of a series; 1: none. Not part of the graph."""
     normalise_errors: bool = False
     """Divide each feature's squared error by its mean on the validation part, in the modes that are not the paper's."""
     level: Level = "recent"
@@ -172,7 +172,7 @@ class ScoreConfig(Config):
             raise ConfigError(f"temperature: {self.temperature} is not a positive number")
 
     def override(self, **given: Any) -> Self:
-        """The same with other settings; None: as it is."""
+        """The same with other settings; None: unchanged."""
         return replace(self, **{name: value for name, value in given.items() if value is not None})
 
     def is_formed_like(self, other: "ScoreConfig") -> bool:

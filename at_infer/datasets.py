@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dataset:
-    """A series and what is wrong with it, row by row."""
+    """A series with its labels, row by row."""
 
     values: NDArray[np.float32]
     """(rows, features)"""

@@ -37,7 +37,7 @@ def check_memory(needed: int, source: str, what: str) -> None:
 
 
 def available_bytes() -> int | None:
-    """What the system has free, at most the limit of a container; None where nobody says."""
+    """Free memory of the system, at most the limit of the container; None if unknown."""
     found: list[int] = []
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()

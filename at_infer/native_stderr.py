@@ -1,4 +1,4 @@
-"""What native libraries print: a panic of polars in a damaged file is told by our own line, not by its trace."""
+"""What native libraries print: a panic of polars on a damaged file becomes a one-line error, without its trace."""
 
 import os
 import re

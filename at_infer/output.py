@@ -19,7 +19,7 @@ _say: ContextVar[Callable[[str], None]] = ContextVar("say", default=lambda _: No
 
 @contextmanager
 def notes_to(say: Callable[[str], None]) -> Iterator[None]:
-    """While this is open, `say` is told what happens to outputs that is no error."""
+    """While this is open, `say` receives notes about outputs."""
     before = _say.set(say)
     try:
         yield
@@ -126,7 +126,7 @@ def _refuse_inputs(path: Path, inputs: Iterable[str | Path | None]) -> None:
 
 
 def _create(temporary: Path, mode: int | None = None) -> None:
-    """An empty file of our own: whatever bears its name, such as a link that someone has planted, is not opened."""
+    """Create an empty file exclusively: an existing one of that name, such as a planted link, is not opened."""
     temporary.unlink(missing_ok=True)
     opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
     try:

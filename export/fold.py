@@ -1,4 +1,4 @@
-"""Say the same with fewer operations: biases move to where they cost nothing, and nothing has to be cut apart.
+"""Fold biases into the products, and split Q, K, V and sigma into separate products.
 
 A layer computes, with X its input and S the series association,
 

@@ -106,7 +106,7 @@ class ScoreGraph(nn.Module):
 
 
 def default_outputs(score: ScoreConfig) -> tuple[Output, ...]:
-    """What a score graph returns if nothing else is asked for."""
+    """Default outputs of a score graph."""
     return FUSION_OUTPUTS if score.mode == "fusion" else OUTPUTS
 
 

@@ -62,7 +62,7 @@ def check(
 
 
 def agreement(found: Floats, expected: Floats, threshold: float) -> dict[str, float]:
-    """What the change of a score means to a user."""
+    """Effect of a changed score on verdicts."""
     return {
         "max_abs": _figure(np.abs(found - expected).max()),
         "spearman": _figure(spearman(found.ravel(), expected.ravel())),

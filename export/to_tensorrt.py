@@ -255,7 +255,7 @@ def _targets(trt: Any, flavour: Flavour, asked: Sequence[int] | None, precision:
 
 
 def _parser_errors(parser: Any) -> str:
-    """What the parser holds against the graph: `desc` alone may be no more than 'false'."""
+    """Errors of the parser; `desc` alone may be no more than 'false'."""
     errors = (parser.get_error(i) for i in range(parser.num_errors))
     return "; ".join(
         f"{error.code().name} at {error.node_operator() or 'graph'} {error.node_name()!r}: "

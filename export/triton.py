@@ -146,7 +146,7 @@ def _warmup(batch_size: int, inputs: Sequence[Mapping[str, Any]]) -> dict[str, A
 
 
 def _parameters(metadata: Metadata) -> list[dict[str, Any]]:
-    """What a client must know to fill a window and to read a score, as JSON under the names of the ONNX file."""
+    """What a client needs to fill a window and to use a score, as JSON under the names of the ONNX file."""
     properties = metadata.to_properties()
     chosen = {PREFIX + key: properties[PREFIX + key] for key in PARAMETERS}
     chosen[f"{PREFIX}threshold"] = json.dumps(metadata.validation_of().threshold.to_dict(), sort_keys=True)

@@ -98,7 +98,7 @@ class TrainingData:
     validation: Windows
     """Its last window of a series overlaps its predecessor, so that every row is covered."""
     notes: list[str]
-    """What a user should know about how the data were read."""
+    """Notes for the user about reading the data."""
 
     def fingerprint(self) -> str:
         """Tells whether a resumed run sees the same data."""

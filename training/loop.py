@@ -199,7 +199,7 @@ class _Run:
         )
 
     def _evaluate(self, observe: Observer, windows_per_s: float) -> None:
-        """Validate, remember the best weights, decide whether to go on."""
+        """Validate, keep the best weights, decide whether to continue."""
         state, position = self.state, self.state.position
         progress = self._progress(windows_per_s)
         progress.validation = self._validate()

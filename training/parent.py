@@ -27,7 +27,7 @@ class Parent:
         return cls(str(path), file_sha256(path), checkpoint)
 
     def train_config(self) -> TrainConfig:
-        """How to go on: the loss and batch it was trained with, fewer steps, and a lower learning rate."""
+        """Settings for fine-tuning: the same loss and batch size, fewer steps, a lower learning rate."""
         default, known = TrainConfig(), self.checkpoint.train.get("config", {})
         assert default.max_steps is not None
         return replace(

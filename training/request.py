@@ -21,7 +21,7 @@ from training.parent import Parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What is about to be trained."""
+    """A training request."""
 
     data: TrainingData
     model: ModelConfig
@@ -64,7 +64,7 @@ class Request:
         begin: Callable[[Start], None] = lambda _: None,
         observe: Observer = lambda _: None,
     ) -> Checkpoint:
-        """Read, train and validate; `begin` and `observe` are told how it goes."""
+        """Read, train and validate; `begin` and `observe` receive the progress."""
         check_ratio(self.ratio)
         check_threads(self.threads)
         preset, parent = preset_name(self.network.preset or "default"), self.parent

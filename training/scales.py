@@ -1,4 +1,4 @@
-"""What the scale sigma of every layer and head turned out to be: quantiles over the rows of some windows."""
+"""The learned scale sigma of every layer and head: quantiles over the rows of some windows."""
 
 import torch
 from torch import Tensor

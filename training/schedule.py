@@ -74,7 +74,7 @@ class Schedule:
         return self.config.learning_rate * factor
 
     def evaluated(self, position: Position, loss: float) -> bool:
-        """Take note of a validation loss and decide how to go on; whether it is the lowest so far."""
+        """Record a validation loss and update the schedule; returns whether it is the lowest so far."""
         best = loss < position.best_loss
         if best:
             position.best_loss, position.best_step = loss, position.step

@@ -1,4 +1,4 @@
-"""Learns the usual time from row to row, and cuts series where it is exceeded by far."""
+"""Learns the median time step, and cuts series at gaps."""
 
 from collections.abc import Sequence
 from itertools import pairwise

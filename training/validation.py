@@ -31,7 +31,7 @@ from training.window_scores import measure_normal
 
 
 class MeasuredValidation(NamedTuple):
-    """What is recorded of the validation scores."""
+    """Recorded statistics of the validation scores."""
 
     records: list[ValidationRecord]
     """Of whole windows, and of rows that are each the last of their window."""
@@ -91,7 +91,7 @@ def measure_validation(
 
 
 def _measure_views(learnt: Sequence[Floats], whole: Sequence[Scored], live: Sequence[Scored]) -> ViewStatistics:
-    """Linear predictions and what is normal for each view."""
+    """Linear predictions, and validation statistics of each view."""
     predictions = [(fitted := fit_linear(learnt, lags), _usual_error(fitted, lags, whole)) for lags in (NEXT, AHEAD)]
     scales = []
     for parts, causal in ((whole, False), (live, True)):

@@ -14,7 +14,7 @@ def local_mean(x: Tensor) -> Tensor:
 
 
 def averages(n: int) -> Tensor:
-    """That mean as a matrix (N,N): one small product is far quicker than pooling over so many steps."""
+    """That mean as a matrix (N,N): one small product is far quicker than pooling."""
     step = torch.arange(n)
     near = ((step[:, None] - step).abs() <= n // 2).float()
     return near / near.sum(-1, keepdim=True)

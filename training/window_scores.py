@@ -32,7 +32,7 @@ class Parts(NamedTuple):
 def measure_normal(
     network: AnomalyTransformer, values: Tensor, starts: Tensor, discrepancy: DiscrepancyConfig, batch_size: int
 ) -> Normal:
-    """What the network does on windows without anomalies, or nearly so."""
+    """Statistics of the network on windows with few or no anomalies."""
     plain, centred = (ErrorKind(centred=centred, normalised=False) for centred in (False, True))
     ones = torch.ones(network.config.features, device=values.device)
     squares = {kind: torch.zeros_like(ones, dtype=torch.float64) for kind in (plain, centred)}

@@ -23,7 +23,7 @@ Said = TypeVar("Said", NetworkOptions, TrainingOptions, RecordedScore)
 
 
 class Learnt(NamedTuple):
-    """What a fitted detector knows."""
+    """State of a fitted detector."""
 
     checkpoint: bytes
     """As `at-infer train` writes it."""
@@ -50,7 +50,7 @@ def learn(
 ) -> Learnt:
     """Train with the parameters of a detector, from the weights of `start` if there are any.
 
-    `observe` is told steps done, of all.
+    `observe` receives the steps done and the total.
     """
     import_torch()
     from training.parent import Parent

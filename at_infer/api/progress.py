@@ -1,4 +1,4 @@
-"""A progress bar where someone looks: on a terminal, or in a notebook."""
+"""A progress bar on a terminal or in a notebook."""
 
 import sys
 from html import escape
@@ -42,7 +42,7 @@ class Bar:
         return self
 
     def show(self, done: int, total: int) -> None:
-        """So many are done, of all."""
+        """Update the bar: how many are done, and the total."""
         self.done, self.total = done, total
         if self._live is not None:
             self._live.update(self._task, completed=done, total=total)

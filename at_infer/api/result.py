@@ -44,7 +44,7 @@ class Result(Scores):
 
     @cached_property
     def table(self) -> Any:
-        """What came in with the columns of the scores: pandas and pyarrow as such, anything else as polars."""
+        """The input with the score columns: pandas and pyarrow as such, anything else as polars."""
         return give_back(self._given, self._frame, self.columns)
 
     def plot(self, *, width: int = 720, height: int = 120) -> Plot:
@@ -61,5 +61,5 @@ class Result(Scores):
         return f"<Result: {rows} rows, {found}, threshold {self.threshold:.4g}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """HTML for notebooks."""
         return describe(repr(self).strip("<>"), self.plot(), self.incidents)

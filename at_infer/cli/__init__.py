@@ -52,7 +52,7 @@ class _ErrorsToExitCodes(TyperGroup):
 
 
 def _one_line(text: str) -> str:
-    """Messages may quote what a damaged file holds."""
+    """Messages may quote the content of a damaged file."""
     return " ".join(text.split())
 
 

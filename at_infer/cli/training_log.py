@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Log(Protocol):
-    """Someone who is told how training goes."""
+    """Observer of a training run."""
 
     def start(self, at: "Start") -> None:
         """The data are read."""

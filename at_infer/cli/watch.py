@@ -317,7 +317,7 @@ def _deliveries(on_incident: str | None, webhook: str | None, form: "NoticeForma
 
 
 def _forget_stdout() -> None:
-    """Nobody reads on; what is still buffered must not be tried again when Python ends."""
+    """The reader is gone; buffered output must not be flushed again when Python exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

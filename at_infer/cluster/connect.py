@@ -186,7 +186,7 @@ def _connect(ray: Any, address: str) -> None:
 
 
 class Question(NamedTuple):
-    """What a cluster can be asked without connecting."""
+    """Probe a cluster without connecting to it."""
 
     file: str
     """Of Ray's messages."""

@@ -39,7 +39,7 @@ def _look_for_file(folder: Path, entry: SplitEntry) -> None:
 
 
 def finished_summary(manifest: Manifest, seconds: float) -> ClusterSummary | None:
-    """The summary of a run that finds everything done after so many seconds; None if something is left to do."""
+    """The summary of a run without remaining work, after `seconds`; None if something is left to do."""
     if manifest.summary is None or len(manifest.done) < len(manifest.splits):
         return None
     told = manifest.summary | {

@@ -129,7 +129,7 @@ class _Run:
         return self._finish(workers)
 
     def _answers(self, workers: Workers, jobs: deque[Job]) -> Iterator[tuple[Job, Any]]:
-        """What came of each job; a job whose worker died is given to another."""
+        """The result of each job; a job whose worker died is given to another."""
         for answer in workers.run(jobs):
             if self.interrupt.requested:
                 raise KeyboardInterrupt(self._kept())
@@ -174,7 +174,7 @@ class _Run:
         return found
 
     def _cut(self, workers: Workers, found: Found, split_rows: int | None) -> None:
-        """Cut the input, keep what is done, and list the rest."""
+        """Split the input, skip finished splits, and list the rest."""
         settings, manifest = self.scorer.row_settings, self.manifest
         self.total_rows = sum(series.rows for series in found.series)
         self.share = self.total_rows // workers.count

@@ -12,7 +12,7 @@ from at_infer.tables.columns import FileRows, Place
 
 
 class SplitSchedule:
-    """An input, cut. Splits are told apart by the names of their files, which say where they start."""
+    """An input divided into splits, which are identified by the names of their files (their first row)."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class SplitSchedule:
         return [self._add(half) for half in halves]
 
     def task(self, entry: SplitEntry, share: int) -> SplitTask:
-        """What a worker is told."""
+        """Settings of a worker."""
         split = self.splits[entry.file]
         head, tail = split.pieces[0], split.pieces[-1]
         return SplitTask(

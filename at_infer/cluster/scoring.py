@@ -1,4 +1,4 @@
-"""A worker's part: read the rows of a split with what lies around them, score them, write one Parquet."""
+"""A worker's part: read the rows of a split with its halo, score them, write one Parquet file."""
 
 import json
 import time
@@ -44,7 +44,7 @@ class SplitTask:
 
 @dataclass(frozen=True, slots=True)
 class SplitResult:
-    """What a split came to; kept in the metadata of its file and in the manifest."""
+    """Result of a split; stored in the metadata of its file and in the manifest."""
 
     rows: int
     windows: int
@@ -55,7 +55,7 @@ class SplitResult:
     missing_features: dict[str, int]
     begins_anomalous: bool
     ends_anomalous: bool
-    """A segment may go on in the next split."""
+    """A segment may continue in the next split."""
     batch_size: int
     read_s: float
     engine_s: float

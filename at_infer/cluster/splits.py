@@ -56,7 +56,7 @@ class SeriesPiece:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What a worker does at a time: one piece of a long series, or some whole series side by side."""
+    """A unit of work: one piece of a long series, or several consecutive series."""
 
     pieces: tuple[SeriesPiece, ...]
 

@@ -1,4 +1,4 @@
-"""What a run on many workers came to."""
+"""Summary of a cluster run."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from at_infer.scoring.scorer import Scorer
 
 @dataclass(frozen=True, slots=True)
 class ClusterSummary(Summary):
-    """What a run on many workers did; times are summed over the workers."""
+    """Summary of a cluster run; times are summed over the workers."""
 
     workers: int
     lost_workers: int

@@ -87,7 +87,7 @@ class Workers(Protocol):
         """Those that have been ready so far."""
 
     def run(self, jobs: deque[Job]) -> Iterator[tuple[Job, Any] | None]:
-        """Give out jobs, also those added meanwhile, and yield what came of each; None now and then."""
+        """Assign jobs, also those added meanwhile, and yield each result; None now and then."""
 
 
 OpenWorkers = Callable[[WorkerSettings], AbstractContextManager[Workers]]
@@ -133,7 +133,7 @@ class SplitWorker:
         return [look(place) for place in places]
 
     def measure(self, rows: int) -> float | Failure:
-        """Rows per second of the engine, with the batch size that suits about so many rows."""
+        """Rows per second of the engine, with the batch size for about this many rows."""
 
         def measure() -> float:
             size = self._batch_size(rows)

@@ -29,7 +29,7 @@ class Engine(Protocol):
     lanes: int
     """Threads that may be in `run` at once, if it is faster so; 0: only the one that opened the engine."""
     has_last: bool
-    """Can it reconstruct the last row of a window by itself?"""
+    """Can it reconstruct only the last row of a window?"""
 
     def run(self, windows: Floats) -> dict[str, Floats]:
         """(B,N,F) raw values -> every output of the graph, for any B, in arrays of their own."""
@@ -93,11 +93,11 @@ class Scoring:
     has_last = False
 
     def run(self, windows: Floats) -> dict[str, Floats]:
-        """What a runtime has to bring along."""
+        """Required of every runtime."""
         raise NotImplementedError
 
     def run_last(self, windows: Floats) -> Floats:
-        """What a runtime may bring along."""
+        """Optional for a runtime."""
         raise NotImplementedError
 
     def score(self, windows: Floats) -> Floats:

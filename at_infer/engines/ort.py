@@ -52,7 +52,7 @@ class OnnxEngine(Scoring):
         self.input_name, self.input_shape = window.name, window.shape
 
     def _missing(self) -> list[str]:
-        """What a file that is not ours lacks for scoring."""
+        """What a file of another exporter lacks for scoring."""
         if self.metadata is not None:
             return []
         missing = ["metadata (columns, scaler, window, threshold)"]
@@ -134,7 +134,7 @@ class OnnxEngine(Scoring):
 def open_session(
     model: Path | bytes, *, provider: Provider = "cpu", threads: int | None = None, optimize: bool = True
 ) -> Any:
-    """A session on exactly the provider asked for; ONNX Runtime by itself would fall back to the CPU."""
+    """A session on exactly the requested provider; ONNX Runtime would fall back to the CPU."""
     try:
         import onnxruntime as ort
     except ImportError:
@@ -177,7 +177,7 @@ def utf8_names(path: Path) -> Iterator[None]:
 
 
 def check_graph(session: Any, metadata: Metadata, path: Path) -> None:
-    """The graph must take and return what its metadata say, before anything is made of their sizes."""
+    """Inputs and outputs of the graph must match its metadata, before anything of their size is allocated."""
     inputs, outputs = session.get_inputs(), session.get_outputs()
     try:
         if len(inputs) != 1:

@@ -14,7 +14,7 @@ from at_infer.tables.scores import ScoredChunk, ScoredFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentFigures:
-    """What a person who is told of incidents sees of the anomalies."""
+    """Incident metrics."""
 
     incidents: int
     false_incidents: int
@@ -22,13 +22,13 @@ class IncidentFigures:
     false_incidents_per_day: float | None
     """Per day and series, in the same clock as all rates; None if no dates tell."""
     anomalies: int
-    """Labelled; those that are closer than rules bridge count as one, as nobody could tell them apart."""
+    """Labelled; those closer together than the rows that are bridged count as one."""
     found: int
     incident_recall: float
     delay_rows: float | None
     """From the first row of an anomaly to the begin of the first incident, mean over those that were found."""
     days: float | None
-    """That rows were watched."""
+    """Days of observation, summed over the series."""
     rules: IncidentRules
 
     def to_dict(self) -> dict[str, Any]:

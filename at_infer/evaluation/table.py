@@ -61,7 +61,7 @@ def _lines(found: Evaluation, source: str, incidents: IncidentFigures | None, ma
 
 
 def _preamble(found: Evaluation, source: str) -> Iterator[str]:
-    """What the figures rest on."""
+    """Rows, labels and threshold of the evaluation."""
     share = found.anomalous_rows / found.rows
     yield (
         f"{Path(source).name}: {found.rows} scored rows, {found.anomalous_rows} anomalous ({share:.2%}) in "

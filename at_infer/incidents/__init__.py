@@ -1,1 +1,1 @@
-"""From scores and a threshold to incidents: what a person is told about."""
+"""From scores and a threshold to incidents, which people are notified of."""

@@ -1,4 +1,4 @@
-"""How many incidents normal rows have at each threshold: what a rate is later read from."""
+"""Number of incidents of normal rows at each threshold, for false-alarm rates."""
 
 from collections.abc import Sequence
 

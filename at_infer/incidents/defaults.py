@@ -19,7 +19,7 @@ from at_infer.thresholds.choose import choose_for_report
 from at_infer.thresholds.recorded import recorded_in_scores
 
 CLOSE = 0.5
-"""Where an incident closes: so far from the median of the validation scores to the threshold."""
+"""An incident closes at this fraction of the way from the median of the validation scores to the threshold."""
 CLOSE_UNKNOWN = 0.8
 """The same as a share of the threshold, if no validation scores are known."""
 MERGE_ROWS = 10
@@ -35,7 +35,7 @@ def default_rules(
     spacing: Spacing | None = None,
     options: IncidentOptions | None = None,
 ) -> IncidentRules:
-    """`usual` is the median of the validation scores; `options` are rules that someone has asked for."""
+    """`usual` is the median of the validation scores; `options` are requested rules."""
     fused = score.mode == "fusion"
     usual = 1.0 if usual is None and fused else usual
     close_at = CLOSE_UNKNOWN * open_at if usual is None else open_at - CLOSE * (open_at - usual)

@@ -20,7 +20,7 @@ OUTAGE_S = 600.0
 """Without a value of a feature that is worth an incident, but at least `FEWEST_ROWS`."""
 FEWEST_ROWS = 10
 OUTAGE_ROWS = 60
-"""The same if nobody knows how long a row takes."""
+"""The same if the time between rows is unknown."""
 
 
 def outage_rows(spacing: Spacing | None) -> int:
@@ -103,11 +103,11 @@ class OutageTracker:
         return self._end("closed")
 
     def end(self) -> list[Event]:
-        """No more rows come: what is open is told as it is."""
+        """No more rows: report open outages."""
         return self._end("open")
 
     def remember(self) -> dict[str, Any]:
-        """JSON values from which `recall` goes on."""
+        """JSON values from which `recall` continues."""
         return {"number": self.number, "known": [asdict(outage) for outage in self.known.values()]}
 
     def recall(self, kept: dict[str, Any]) -> None:

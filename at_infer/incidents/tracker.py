@@ -30,7 +30,7 @@ NO_FLOATS = np.empty((0, 0), np.float32)
 
 
 class Event(NamedTuple):
-    """What a person is told."""
+    """An event to report."""
 
     kind: Literal["opened", "worse", "closed"]
     incident: Incident
@@ -149,7 +149,7 @@ class IncidentTracker:
         return events
 
     def cross_gap(self) -> list[Event]:
-        """A gap in time lies before the next row: no incident spans it. The cool-down counts rows, and goes on."""
+        """A gap in time precedes the next row: no incident spans it. The cool-down counts rows and continues."""
         return self._close("closed")
 
     def _worse_than(self, announced: float) -> float:
@@ -157,7 +157,7 @@ class IncidentTracker:
         return min(self.rules.worse_factor * announced, LARGEST)
 
     def remember(self) -> dict[str, Any]:
-        """JSON values from which `recall` goes on."""
+        """JSON values from which `recall` continues."""
         now = None if self._now is None else asdict(self._now)
         return {"number": self.number, "quiet_until": self._quiet_until, "now": now}
 

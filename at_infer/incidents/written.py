@@ -1,4 +1,4 @@
-"""`incidents.parquet` beside the scores: what a file, folder or glob of scores says of incidents, as a file."""
+"""`incidents.parquet` beside the scores: the incidents of a file, folder or glob of scores."""
 
 import json
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from at_infer.tables.scores import ScoredFile
 
 
 class Written(NamedTuple):
-    """What a file of incidents holds."""
+    """Content of an incidents file."""
 
     path: str
     incidents: int

@@ -1,4 +1,4 @@
-"""Times of the rows of a stream: whether they rise, and what the scoring core is told of them."""
+"""Times of the rows of a stream: checks that they increase, and passes them to the scoring core."""
 
 from datetime import datetime
 

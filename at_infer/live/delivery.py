@@ -31,13 +31,13 @@ class Way(Protocol):
     """For messages; a secret address is not part of it."""
 
     def body(self, event: Event) -> bytes:
-        """What is sent of an event."""
+        """Payload of an event."""
 
     def send(self, body: bytes) -> None:
         """Takes a bounded time, or raises `NotDeliveredError`."""
 
     def cancel(self) -> None:
-        """End what is being sent, from another thread."""
+        """Abort the current delivery, from another thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class Delivery:
         self._dropping = full
 
     def close(self) -> None:
-        """Wait a little for what is on its way, and say what was not delivered."""
+        """Wait briefly for pending deliveries, and report those that failed."""
         with self._changed:
             self._closing = True
             self._changed.notify()

@@ -72,7 +72,7 @@ class LiveGrid:
         ]
 
     def remember(self) -> list[dict[str, Any]]:
-        """JSON values from which `recall` goes on."""
+        """JSON values from which `recall` continues."""
         return [
             {
                 "series": name,

@@ -1,4 +1,4 @@
-"""Incidents of a stream: a tracker for each series, its memory, and who is told."""
+"""Incidents of a stream: a tracker for each series, its state, and notifications."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from at_infer.scoring.windows import Floats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptTracker:
-    """What a state keeps of the incidents of a series."""
+    """Stored state of the incidents of a series."""
 
     series: str | int | float
     model: str
@@ -92,7 +92,7 @@ class LiveIncidents:
         return events
 
     def end(self) -> list[Event]:
-        """Nobody goes on from here: what is open is told as it is."""
+        """The stream ends without a state: report open incidents."""
         of_scores = [event for tracker in self.trackers.values() for event in tracker.end()]
         return self._tell(of_scores + [event for outages in self.outages.values() for event in outages.end()])
 
@@ -100,7 +100,7 @@ class LiveIncidents:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Wait a little for what is on its way to people."""
+        """Wait briefly for pending notifications."""
         for delivery in self.deliveries:
             delivery.close()
 

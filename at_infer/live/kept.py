@@ -1,4 +1,4 @@
-"""What the loop of `at-infer watch` keeps in a state file, beside the series of its stream."""
+"""State of the `at-infer watch` loop in a state file, besides the series of its stream."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Self

@@ -34,7 +34,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where to go on in a file after a restart."""
+    """Position in a file, for a restart."""
 
     inode: int
     head: tuple[int, int]
@@ -55,7 +55,7 @@ class Lines(Protocol):
         """The next lines, none if none came in time; None at the end."""
 
     def position(self) -> Position | None:
-        """Where to go on after a restart; None if there is no going back."""
+        """Position for a restart; None if the input cannot be read again."""
 
     def close(self) -> None:
         """Close what was opened."""
@@ -112,7 +112,7 @@ class PipedLines:
         self._ended = False
 
     def read(self, timeout_s: float) -> Block | None:
-        """What is there now, or the first that comes in time."""
+        """The data available now, or the first to arrive in time."""
         if self._ended:
             return None
         if not select.select([self.fd], [], [], timeout_s)[0]:
@@ -129,7 +129,7 @@ class PipedLines:
         return
 
     def close(self) -> None:
-        """The descriptor belongs to someone else."""
+        """The descriptor belongs to the caller."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""What a stream is doing, as OpenMetrics text: kept by the loop in plain numbers, written when somebody asks."""
+"""Metrics of a stream as OpenMetrics text: counted by the loop in plain numbers, formatted on request."""
 
 import math
 import time

@@ -37,7 +37,7 @@ class MetricsServer:
             block_on_close = False
 
             def handle_error(self, *_: object) -> None:
-                """A client that went away is nobody's business."""
+                """A client that has disconnected is not an error."""
 
         class Handler(_Handler):
             source = metrics

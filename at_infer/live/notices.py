@@ -1,4 +1,4 @@
-"""What is told about an incident: one line of JSON, a message for Slack, an alert for Alertmanager."""
+"""Notifications of an incident: a JSON line, a message for Slack, an alert for Alertmanager."""
 
 import json
 from collections.abc import Callable
@@ -14,7 +14,7 @@ ALERT_LASTS = timedelta(days=7)
 
 
 def notice(event: Event) -> dict[str, Any]:
-    """The event as JSON values: its kind, and the incident as it is at this moment."""
+    """The event as JSON values: its kind, and the current state of the incident."""
     return {"event": event.kind, **event.incident.as_json()}
 
 

@@ -49,7 +49,7 @@ class Pending:
         self.times.append(row.time)
 
     def tags(self, reader: RowReader) -> list[tuple[Any, ...]]:
-        """What is written of each row beside its score: its number and its keys."""
+        """Output fields of each row besides its score: its number and its keys."""
         keys = ((reader.series_column, self.series), (reader.time_column, self.times))
         return list(zip(self.rows, *(values for name, values in keys if name is not None), strict=True))
 

@@ -1,4 +1,4 @@
-"""What a stream says of rows that were pushed into it, and what it remembers of their series."""
+"""Results of rows pushed into a stream, and the state of their series."""
 
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
@@ -66,11 +66,11 @@ class Pushed:
     dropped_rows: int = 0
     """Rows that were left out without a word, because their times do not rise."""
     notes: list[str] = field(default_factory=list)
-    """What should be told once."""
+    """Notes to print once."""
     features: list[FeatureChange] = field(default_factory=list)
     """Features that have gone missing, or are back."""
     refused: dict[int, str] = field(default_factory=dict)
-    """Rows that were not taken, and why. The series goes on as if they had not come."""
+    """Rejected rows, and why. The series continues without them."""
     dropped: list[SeriesName] = field(default_factory=list)
     """Series that had to make room for others."""
 
@@ -83,7 +83,7 @@ class Pushed:
 
 @dataclass(slots=True)
 class LiveSeries:
-    """What a stream remembers of a series."""
+    """State of a series in a stream."""
 
     state: SeriesState
     time: tuple[Moment, Time] | None = None

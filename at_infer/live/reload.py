@@ -115,7 +115,7 @@ def hand_over(old: StreamScorer, new: StreamScorer) -> tuple[Pushed, str]:
 
 
 def _signature(path: Path) -> Signature:
-    """Tells a file, and what lies beside it, from another of that name."""
+    """Identifies a file and its sidecar, to detect a replacement."""
     found: list[tuple[int, int, int] | None] = []
     for one in (path, sidecar_path(path)):
         try:

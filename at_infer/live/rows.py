@@ -17,7 +17,7 @@ _decode = json.JSONDecoder().decode
 
 
 class Row(NamedTuple):
-    """What a line says."""
+    """A parsed line."""
 
     values: Sequence[float | None]
     """In the order of the model's columns; None is missing."""

@@ -1,4 +1,4 @@
-"""The memory of a stream as a file: one JSON line, what is remembered of every series, a checksum."""
+"""The memory of a stream as a file: one JSON line, the state of every series, a checksum."""
 
 import json
 import zlib
@@ -159,7 +159,7 @@ def _check_memory(kept: dict[str, Any], fresh: dict[str, Any]) -> None:
 
 
 def _tag(tag: Any) -> Any:
-    """What the row of a score is called: its number, or that with series and time."""
+    """Name of a row in messages: its number, or that with series and time."""
     if not isinstance(tag, list):
         return typed(str | int | float | None, tag, "waiting")
     typed(int, tag[0], "waiting")
@@ -167,7 +167,7 @@ def _tag(tag: Any) -> Any:
 
 
 def _model(stream: "StreamScorer") -> dict[str, Any]:
-    """What must be the same for rows and scores to go on: engines of one checkpoint may take turns."""
+    """Must be equal for rows and scores to continue; engines of one checkpoint are interchangeable."""
     known = stream.metadata
     return {
         "checkpoint_sha256": known.checkpoint_sha256,
@@ -180,11 +180,11 @@ def _model(stream: "StreamScorer") -> dict[str, Any]:
 
 
 def memory_of(stream: "StreamScorer") -> dict[str, Any]:
-    """What must be the same for a stream to go on from the memory of another."""
+    """Must be equal for a stream to continue from the state of another."""
     return {"model": _model(stream), "score": _score(stream)}
 
 
 def _score(stream: "StreamScorer") -> dict[str, Any]:
-    """What the memory of a score depends on."""
+    """Settings that the state of a score depends on."""
     scorer = stream.scorer
     return {**scorer.config.to_dict(), "delay": scorer.delay, "reasons": scorer.options.explain != "none"}

@@ -21,7 +21,7 @@ class Moment(NamedTuple):
     kind: str
     value: int | float | datetime
     picoseconds: int
-    """What a text has beyond microseconds, which datetime cuts off."""
+    """Digits of a text beyond microseconds, which datetime cuts off."""
 
 
 class TimeOrderError(DataError):

@@ -31,7 +31,7 @@ from at_infer.live.tally import Tally
 from at_infer.scoring.columns import added_columns
 
 Only = Literal["rows", "incidents"]
-"""What is written: a line per row, or per event of an incident."""
+"""Output: a line per row, or per incident event."""
 
 IDLE_S = 0.1  # how long a signal may have to wait when nothing comes in
 ROWS_TO_COMPARE, TOO_MANY = 1000, 5
@@ -90,7 +90,7 @@ class Watch:
         self._head = '{"row":%d' + "".join(f",{_json(name).replace('%', '%%')}:%s" for name in names)
 
     def run(self, stopped: Callable[[], bool]) -> None:
-        """Until the lines end, or `stopped`; then score what is pending. A closed output is a `BrokenPipeError`."""
+        """Run until the lines end, or `stopped`; then score pending rows. A closed output is a `BrokenPipeError`."""
         ended = False
         try:
             while not stopped():
@@ -134,7 +134,7 @@ class Watch:
             self.stream.save(self.state, kept.to_dict())
 
     def _reload(self, reloader: Reloader) -> None:
-        """Another engine goes on where this one is."""
+        """Continue with another engine."""
         self._score()
         old, new = self.stream, reloader.replacement(self.stream)
         if new is None:

@@ -1,1 +1,1 @@
-"""How fast an engine is, what a machine has, and what a file is."""
+"""Benchmarks, diagnosis of a machine, inspection of files, drift."""

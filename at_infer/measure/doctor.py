@@ -144,7 +144,7 @@ def find_gpu() -> dict[str, Any]:
 
 
 def probe(*arguments: str) -> dict[str, Any]:
-    """Load something in a process of its own: `works`, `reason` if not, and what the process told."""
+    """Load something in a separate process: `works`, `reason` if not, and the output of the process."""
     command = [sys.executable, "-P", str(PROBE), *arguments]  # -P: at_infer's files must not shadow packages
     try:
         done = subprocess.run(

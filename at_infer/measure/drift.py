@@ -1,4 +1,4 @@
-"""find_drift(): have recent rows, or their scores, left what a model knows of training and validation rows?"""
+"""find_drift(): compare recent rows and their scores with the training and validation statistics of a model."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -21,7 +21,7 @@ BLOCKS = 20  # of a series
 LEAST_ROWS, MOST_ROWS, MOST_CELLS = 1_000, 100_000, 1 << 22  # of a block
 
 Observer = Callable[[int, int], None]
-"""Told rows done and rows in all."""
+"""Receives the rows done and the total."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class DriftOptions(Config):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """What was compared, and what was found."""
+    """Result of a drift comparison."""
 
     data: str
     model: str

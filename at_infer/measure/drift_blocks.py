@@ -30,7 +30,7 @@ CENTRAL_STDS = 2.563  # from the 10 % to the 90 % quantile of a normal distribut
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that has left the validation range and has not come back by the end of its series."""
+    """A deviation from the validation statistics that lasts until the end of its series."""
 
     kind: Kind
     feature: str | None
@@ -53,7 +53,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reference:
-    """What a model knows of normal rows."""
+    """Training and validation statistics of a model."""
 
     columns: list[str]
     mean: Floats
@@ -133,7 +133,7 @@ class Blocks:
                 self._close()
 
     def end(self) -> list[Summary]:
-        """The summaries of all blocks; what is left over is one if it is at least half as long as the others."""
+        """The summaries of all blocks; the remaining rows are one if there are at least half a block of them."""
         if self.count and 2 * self.count >= self.block_rows:
             self._close()
         return self.found
@@ -158,7 +158,7 @@ class SeriesDrift:
         self.means = MovingMeans([(ACTIVITY // 2, ACTIVITY - 1 - ACTIVITY // 2)])
 
     def push(self, values: Floats, times: Times | None) -> None:
-        """The next rows (n,F), raw; what is not finite is missing."""
+        """The next rows (n,F), raw; values that are not finite are missing."""
         values = np.where(np.isfinite(values), values, np.float32(np.nan))
         if times is not None:
             self.times += times[(-self.rows) % self.block_rows :: self.block_rows].tolist()
@@ -182,7 +182,7 @@ class SeriesDrift:
         return len(self.inputs.end())
 
     def findings(self, limit: float) -> Iterator[Finding]:
-        """What is outside for the last blocks, of features and of the score; all scores must have come."""
+        """Deviations of features and score that last until the last block; all scores must be known."""
         blocks = len(self.inputs.end())
         if blocks < SUSTAINED_BLOCKS:
             return
@@ -225,7 +225,7 @@ class SeriesDrift:
     def _of_features(
         self, kind: Kind, odd: Numbers, value: Numbers, normal: Numbers, size: Numbers
     ) -> Iterator[Finding]:
-        """Numbers of each block and feature; what is normal, of each feature."""
+        """Statistics of each block and feature; `normal` is that of each feature."""
         for j in np.flatnonzero(odd[-SUSTAINED_BLOCKS:].all(axis=0)).tolist():
             yield from self._finding(kind, j, odd[:, j], value[:, j], float(normal[j]), size[:, j])
 
@@ -263,7 +263,7 @@ class SeriesDrift:
 
 
 def _inputs(rows: Floats) -> Summary:
-    """(4,F): three quantiles of what is known, and the share of what is missing."""
+    """(4,F): three quantiles of the known values, and the fraction of missing values."""
     missing = np.isnan(rows).mean(axis=0)
     if not missing.any():
         quantiles = np.quantile(rows, (0.1, 0.5, 0.9), axis=0)

@@ -1,4 +1,4 @@
-"""What a model or a file of scores knows about itself."""
+"""Facts about a model or a scores file."""
 
 import json
 import math
@@ -33,10 +33,10 @@ class Inspection:
     """As at-infer wrote them; None if the file carries none."""
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    """Why the file cannot be used as it is."""
+    """Why the file cannot be used."""
 
     def to_json(self) -> str:
-        """Everything, as one JSON document; what is not a number there, like NaN, is null."""
+        """Everything, as one JSON document; NaN and infinity are null."""
         return json.dumps(_finite(asdict(self)), allow_nan=False)
 
 

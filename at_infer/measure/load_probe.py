@@ -59,7 +59,7 @@ def run_provider(name: str) -> dict[str, Any]:
 
 
 def preload(onnxruntime: Any, name: str) -> None:
-    """Load libraries that came as pip packages; what is missing shows when the session is made."""
+    """Load libraries installed as pip packages; a missing one shows when the session is created."""
     if hasattr(onnxruntime, "preload_dlls"):
         onnxruntime.preload_dlls()
     if name == "TensorrtExecutionProvider" and importlib.util.find_spec("tensorrt"):
@@ -79,7 +79,7 @@ def add_plugin(onnxruntime: Any, options: Any) -> Any:
 
 
 def question() -> Any:
-    """What the small model is asked."""
+    """Input of the small model."""
     import numpy as np
 
     return np.linspace(-3, 3, 8, dtype=np.float32).reshape(SHAPE)

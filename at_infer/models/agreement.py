@@ -1,4 +1,4 @@
-"""Do the parts of what a model knows of itself fit each other, and the graph that they come with?"""
+"""Checks that the metadata of a model are consistent, and match its graph."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

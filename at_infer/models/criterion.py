@@ -89,7 +89,7 @@ def masked_scores(
 
 
 def fusion_rows(windows: Floats, outputs: Mapping[str, Floats], scaler: Scaler) -> Floats:
-    """What mode `fusion` is made of (B,N,3F): scaled values, residuals, and residuals without their local mean."""
+    """Inputs of mode `fusion` (B,N,3F): scaled values, residuals, and residuals minus their local mean."""
     mean, scale = (np.asarray(v, np.float32) for v in (scaler.mean, scaler.scale))
     x = (windows - mean) / scale
     _require(outputs, ["reconstruction"])

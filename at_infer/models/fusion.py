@@ -27,7 +27,7 @@ ACTIVITIES: tuple[View, ...] = ("activity next", "activity ahead")
 STUCK = len(VIEWS)
 """Number of a view that activity becomes where it is below normal."""
 LABELS = ("shape", "next row", "rows ahead", "burst", "burst", "level", "stuck")
-"""What a cause is called, by the number of its view."""
+"""Name of a cause, by the number of its view."""
 ACTIVITY_VIEWS = slice(VIEWS.index(ACTIVITIES[0]), VIEWS.index(ACTIVITIES[-1]) + 1)
 ACTIVITY_AHEAD = ACTIVITY - 1 - ACTIVITY // 2
 """Rows behind a row that its activity depends on, in whole windows."""
@@ -43,7 +43,7 @@ def lookback(level: Level, *, onset: bool = False) -> int:
 
 
 STEADY_ROWS = lookback("fixed") + max(WIDTHS)
-"""After so many, no mean of a causal score has too few rows to look back at."""
+"""After this many rows, every mean of a causal score is complete."""
 
 
 def lookahead(*, causal: bool, delay: int = 0) -> int:

@@ -18,7 +18,7 @@ MOST_CELLS = 2_000_000  # of all maps together: they are what makes a page large
 
 @dataclass(frozen=True, slots=True)
 class SeenWindow:
-    """One window with what attention made of it."""
+    """One window with its associations."""
 
     segment: int | None
     """None: a normal window."""

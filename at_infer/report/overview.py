@@ -34,7 +34,7 @@ class SeriesOverview:
     span: tuple[float, float] | None = None
     """First and last time."""
     days: float | None = None
-    """That it was watched, if its times are dates."""
+    """Days of observation, if its times are dates."""
     counts: ThresholdCounts = field(default_factory=ThresholdCounts)
 
 

@@ -42,13 +42,13 @@ def rounded(values: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def safe_json(value: Any) -> str:
-    """JSON for the inside of a script element; what is not finite is null."""
+    """JSON for the inside of a script element; NaN and infinity are null."""
     text = json.dumps(finite(value), allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def finite(value: Any) -> Any:
-    """The same with null for what is not a number."""
+    """The same with null for NaN and infinity."""
     if isinstance(value, dict):
         return {str(name): finite(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):

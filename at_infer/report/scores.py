@@ -37,7 +37,7 @@ class ScoresReport:
 
     @property
     def facts(self) -> ScoredBy:
-        """What the file of scores knows about itself."""
+        """Metadata of the scores file."""
         return ScoredBy.of(self.file.properties, self.file.source)
 
 

@@ -128,7 +128,7 @@ class SegmentFinder:
 
 
 def _extend(part: Segments, before: Segments) -> None:
-    """The first segment of `part` goes on from the one before."""
+    """The first segment of `part` continues the one before."""
     part.first[0] = before.first[0]
     if before.peak[0] >= part.peak[0]:
         part.peak[0], part.peak_row[0] = before.peak[0], before.peak_row[0]

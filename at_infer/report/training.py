@@ -20,7 +20,7 @@ SHOWN_QUANTILES = {"median": 0.5, "99 %": 0.99, "99.9 %": 0.999, "highest": 1.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingReport:
-    """What a checkpoint remembers of its training."""
+    """Training history of a checkpoint."""
 
     source: str
     model: ModelConfig
@@ -93,7 +93,7 @@ def is_checkpoint(source: str) -> bool:
 
 
 def survey_training(source: str, known: TrainedModel) -> TrainingReport:
-    """What a loaded checkpoint remembers of its training."""
+    """Training history of a loaded checkpoint."""
     train, validation = known.train, known.validation_of()
     evaluations = train.get("evaluations") or train.get("epochs")  # earlier versions had one an epoch
     if not evaluations:

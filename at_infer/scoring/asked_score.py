@@ -30,7 +30,7 @@ def asked_score(known: Metadata, options: ScoreOptions) -> ScoreConfig:
 
 
 def check_outputs(engine: Engine, known: Metadata, config: ScoreConfig, options: ScoreOptions) -> None:
-    """What the options ask for must be among the engine's outputs."""
+    """The engine must have the outputs that the options need."""
     has = set(engine.outputs)
     if options.explain != "none" and "reconstruction" not in has:
         raise ConfigError(f"explain: {engine.path} has no output reconstruction; export it with all outputs")

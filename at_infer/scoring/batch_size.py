@@ -1,4 +1,4 @@
-"""How many windows go to the engine at once, if nobody has said so."""
+"""The default batch size: windows per engine call."""
 
 import time
 

@@ -23,7 +23,7 @@ class Windows(NamedTuple):
 
 
 class Until(NamedTuple):
-    """So many rows of the stretch have come."""
+    """Number of rows of the stretch so far."""
 
     stretch: Stretch
     rows: int
@@ -42,7 +42,7 @@ class Batch:
 
     @property
     def room(self) -> int:
-        """For so many windows more."""
+        """Room for this many more windows."""
         return len(self.windows) - self.filled
 
     def add(self, windows: Windows, values: Floats) -> None:

@@ -1,4 +1,4 @@
-"""What is written of scored rows: columns, and key-value metadata that tell how they came about."""
+"""Output of scored rows: columns, and key-value metadata with engine and options."""
 
 import json
 from dataclasses import replace

@@ -10,7 +10,7 @@ from at_infer.scoring.scorer import Scorer
 from at_infer.tables.columns import Columns
 
 MENDED = ("short_series", "on_bad_rows")
-"""Options that may change from `error` to something else: the run goes on where it stopped."""
+"""Options that may change from `error` to something else when a run is resumed."""
 
 
 def run_identity(scorer: Scorer, columns: Columns) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def run_identity(scorer: Scorer, columns: Columns) -> dict[str, Any]:
 
 
 def differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Names of what is not as it was; empty if the earlier run may be continued."""
+    """Names of the differences; empty if the earlier run may be resumed."""
     odd = [name for name in now if name != "options" and earlier.get(name) != now[name]]
     before = earlier.get("options", {})
     for name, value in now["options"].items():

@@ -57,7 +57,7 @@ class MissingFeatures:
         """Rows to come that stay left out."""
 
     def remember(self) -> dict[str, Rows]:
-        """What the mask of rows to come depends on."""
+        """State that the mask of later rows depends on."""
         return {"missing.run": self.run.astype(np.float32), "missing.settle": self.settle.astype(np.float32)}
 
     def recall(self, kept: dict[str, Any]) -> None:

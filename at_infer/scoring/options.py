@@ -1,4 +1,4 @@
-"""What a caller may ask of scoring: how scores are formed, what is read, and where the engine runs."""
+"""Options of scoring: score, input and engine."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Reading and writing beside the work, with bounded queues: nobody runs ahead, every error comes through."""
+"""Reading and writing in parallel with scoring, with bounded queues; errors are passed on."""
 
 import queue
 import threading

@@ -116,7 +116,7 @@ class RowScorer:
         self._end(series.stretch)
 
     def _cross_gap(self, series: SeriesState) -> None:
-        """What comes next has nothing to do with what came before."""
+        """The next rows are independent of those before."""
         series.gaps, series.longest = series.gaps + 1, max(series.longest, series.stretch.rows)
         self._end(series.stretch)
         series.stretch = self._stretch(series)
@@ -152,7 +152,7 @@ class RowScorer:
         self.batches.batch.work.append(stretch)
 
     def flush(self) -> None:
-        """Score what is waiting."""
+        """Score the pending windows."""
         self.batches.flush(self.counts.rows)
 
     def settle(self) -> None:

@@ -31,7 +31,7 @@ PART_S = 10.0  # a killed run loses at most this much work
 STEP_WINDOWS = 64  # handed over at once: few enough to notice Ctrl-C soon, enough not to notice the handing over
 
 Observer = Callable[[int, int], None]
-"""Told rows done and rows in all."""
+"""Receives the rows done and the total."""
 Say = Callable[[str], None]
 
 
@@ -191,7 +191,7 @@ class _PartWriter:
         )
 
     def collect(self, core: RowScorer) -> None:
-        """Take what is final; a part that is large or old enough goes to the writing thread."""
+        """Take final rows; a part that is large or old enough goes to the writing thread."""
         for rows in core.take():
             self.waiting.append(rows.channels)
             self.done += len(rows.channels)

@@ -290,7 +290,7 @@ class Scorer:
 
     @property
     def notes(self) -> list[str]:
-        """What a user should know before trusting the verdicts."""
+        """Notes for the user about the verdicts."""
         found = list(self.chosen.notes)
         if self.options.delay is None and self.delay:
             found.append(

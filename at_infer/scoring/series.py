@@ -106,7 +106,7 @@ class Stretch:
         return self.rows - merger.done
 
     def _hold(self, kept: dict[str, Any], buffer: Floats, rows: int) -> LastOfWindow:
-        """The last of so many rows, none of them bad."""
+        """The last of this many rows, none of them bad."""
         self.rows, self.buffer, self.bad = rows, buffer, np.zeros(len(buffer), np.bool_)
         if rows:
             self.filler.last = buffer[-1, : len(self.filler.mean)].copy()
@@ -131,7 +131,7 @@ class ScoredRows(NamedTuple):
 
 
 def short_series_message(name: str, rows: int, window: int, *, gaps: bool = False) -> str:
-    """What is wrong with a series that has no full window; with gaps, `rows` is the longest stretch between them."""
+    """The error of a series without a full window; with gaps, `rows` is the longest stretch between them."""
     who = f"series {name!r}" if name else "the input"
     if gaps:
         return (

@@ -1,4 +1,4 @@
-"""How rows become scores: what the scoring core is told of model and options. Pure numpy."""
+"""Settings of the scoring core, from model and options. Pure numpy."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ class Finisher(Protocol):
         """The rows that are left."""
 
     def remember(self) -> dict[str, Any]:
-        """What the scores of rows to come depend on: numbers and arrays by name."""
+        """State that the scores of later rows depend on: numbers and arrays by name."""
 
     def recall(self, kept: dict[str, Any]) -> None:
         """Go on where `remember` was asked."""
@@ -45,11 +45,11 @@ class RowSettings:
     season: Season | None = None
     """Subtracted from the rows before anything else, gaps included: a gap repeats a deviation from the season."""
     longest_step: float | None = None
-    """A longer time between two rows is a gap: windows never cross it, and whatever looks back begins anew."""
+    """A longer time between two rows is a gap: no window spans it, and all state restarts."""
     mask: bool = False
     """Leave missing features out of the score; windows then have F more channels, 1 where a feature is missing."""
     window_channels: int = 1
-    """What the engine says of each row of a window."""
+    """Output of the engine for each row of a window."""
     channels: int = 1
     """What comes out: the score, and whatever is wanted beside it."""
     finish: Callable[[], Finisher]
@@ -66,7 +66,7 @@ class RowSettings:
 
     @property
     def filling(self) -> Fill:
-        """What the network sees instead of a missing value: a feature that is left out must not disturb the others."""
+        """Input of the network in place of a missing value: a masked feature must not disturb the others."""
         return "forward" if self.mask and self.fill == "error" else self.fill
 
     @property

@@ -44,7 +44,7 @@ class WindowLayout(Config):
 
     window: int
     stride: int
-    """Rows from one window to the next; with align `last`, every so many rows are scored."""
+    """Rows from one window to the next; with align `last`, every `stride`-th row is scored."""
     align: Align = "window"
     delay: int = 0
     """With align `last`: rows that must follow before a row is scored."""
@@ -103,7 +103,7 @@ class Merger(Protocol):
         """So many rows of the series have come, and their windows were added: rows that get no score (r,C)."""
 
     def end(self, rows: int) -> Floats:
-        """The series is over after so many rows: those that are left (r,C)."""
+        """The series ends after this many rows: returns the remaining ones (r,C)."""
 
 
 @dataclass(slots=True)
@@ -182,7 +182,7 @@ class LastOfWindow:
         self.delay = delay
         self.done = 0
         self.tail = np.empty((0, channels), np.float32)
-        """What the last window says of the rows behind the one it scores."""
+        """Scores of the last window for the rows after the one it scores."""
         self.tail_first = 0
 
     def add(self, starts: Starts, scores: Floats) -> Floats:
@@ -239,7 +239,7 @@ class MovingMean:
         return np.empty((0, 1), np.float32) if self.context is None else self._advance(self.context[:0], 0)
 
     def remember(self) -> dict[str, Any]:
-        """What the means of rows to come depend on; of a causal mean, which holds nothing back."""
+        """State that the means of later rows depend on, for a causal mean, which delays no row."""
         return {} if self.context is None else {"context": self.context}
 
     def recall(self, kept: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Times of rows: seconds since 1970 for seasons, and what a time column counts, for people."""
+"""Times of rows: seconds since 1970, and their unit for messages."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

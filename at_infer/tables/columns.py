@@ -1,4 +1,4 @@
-"""What is read of which files: an input as whoever reads parts of it knows it, here or on another machine."""
+"""Columns and files of an input, for a reader here or on another machine."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -26,14 +26,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What is read of each file."""
+    """Columns to read from each file."""
 
     features: tuple[str, ...]
     time_column: str | None
     series_column: str | None
     series_per_file: bool
     clock: Clock | None = None
-    """How the times of the rows must count to be of use; None: nobody wants them."""
+    """Required kind of times; None: times are not needed."""
     needs_clock: bool = False
     """Is it an error if they do not count like that? Otherwise gaps in time stay unknown, which is said."""
     on_bad_time: BadTime | None = "error"
@@ -73,7 +73,7 @@ class FileRows:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a look at the key columns of a file shows."""
+    """Survey of the key columns of a file."""
 
     rows: int
     runs: tuple[tuple[str, int], ...] = ()

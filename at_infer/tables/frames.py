@@ -54,7 +54,7 @@ def as_file(frame: pl.DataFrame, where: str = WHERE) -> InputFile:
 
 
 def give_back(given: object, frame: pl.DataFrame, columns: Mapping[str, NDArray[Any]]) -> Any:
-    """What came in, with columns added: pandas (with its index) and pyarrow as such, everything else as polars."""
+    """The input with columns added: pandas (with its index) and pyarrow as such, everything else as polars."""
     for name in columns:
         if name in frame.columns:
             raise DataError(f"{WHERE}: column {name!r} is there already; rename or drop it")

@@ -1,4 +1,4 @@
-"""How long rows were watched: the one clock of every rate per day."""
+"""Observation time of rows, for all rates per day."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,11 +7,11 @@ DAY_MS = 86_400_000.0
 STEPS = 10_000
 """Of which the median is the usual step of a series."""
 GAP = 3
-"""A pause of more usual steps than this counts as one step, as does a clock that is set back: nobody watched."""
+"""A gap of more median steps than this counts as one step, as does a clock that is set back."""
 
 
 class ObservedTime:
-    """Days of rows, summed over the series: ten machines in one day were watched for ten days.
+    """Days of observation, summed over the series: ten machines over one day are ten days.
 
     Chunks may be cut anywhere. Times are milliseconds since 1970.
     """

@@ -109,7 +109,7 @@ class Parts:
             pass
 
     def release(self) -> None:
-        """Let another run go on from here."""
+        """Allow another run to continue from here."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -136,7 +136,7 @@ class Parts:
         return found if is_whole and type(found.get("batch_size")) is int and found["batch_size"] > 0 else None
 
     def resume(self, journal: Mapping[str, Any]) -> None:
-        """Count what is there already."""
+        """Count the existing parts."""
         with self._errors():
             self._claim()
         self._note(journal)

@@ -144,7 +144,7 @@ class RowStream:
 
     @property
     def notes(self) -> list[str]:
-        """What a user should know of the way these rows are read."""
+        """Notes for the user about reading these rows."""
         columns, full = self.columns, next(file for file in self.files if file.rows)
         if columns.clock is None or columns.time_column is None:
             return []
@@ -287,7 +287,7 @@ def numbers_and_keys(file: InputFile, columns: Columns) -> Iterator[tuple[int, N
 
 
 def wanted_times(frame: pl.DataFrame, file: str, columns: Columns) -> Times | None:
-    """Times of some rows, if they are wanted and can be told."""
+    """Times of some rows, if they are needed and known."""
     if columns.clock is None or columns.time_column is None:
         return None
     column = frame[columns.time_column]

@@ -37,7 +37,7 @@ class Table:
     ignored: list[str]
     """Columns left out because they are not numeric."""
     times: Times | None = None
-    """Seconds since 1970, or numbers; None if nobody asked, or if the time column holds neither."""
+    """Seconds since 1970, or numbers; None if not requested, or if the time column has neither."""
     clock: Clock | None = None
     """Which of them."""
     read_rows: int = 0

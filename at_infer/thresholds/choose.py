@@ -25,9 +25,9 @@ from at_infer.thresholds.recorded import (
 
 ProtocolName = Literal["paper", "published-leaking"]
 USUAL_RATE = "1/day"
-"""Of false incidents, where incidents are made and nobody asks for another threshold."""
+"""Default rate of false incidents, where incidents are made and no other threshold is requested."""
 USUAL_RATIO = 0.01
-"""Of the threshold that training makes unless told otherwise."""
+"""Default ratio of the threshold of training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class ChosenThreshold:
     validation: ValidationScores | None = None
     """Scores of the validation rows that are formed as the scores in question, if they are known."""
     notes: tuple[str, ...] = ()
-    """What a user should know before trusting the verdicts."""
+    """Notes for the user about the verdicts."""
     asked_rate: str | None = None
     """Rate of false incidents that was asked for."""
     incidents_per_day: float | None = None
@@ -59,7 +59,7 @@ class ChosenThreshold:
                 yield ratio, self.validation.at_ratio(ratio)
 
     def to_properties(self) -> dict[str, Any] | None:
-        """What a file of scores keeps of the validation scores."""
+        """Stored validation scores of a scores file."""
         if self.validation is None:
             return None
         known = self.validation

@@ -19,7 +19,7 @@ MOST_FITTED, LEAST_FITTED = 20, 3
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many false incidents in some time, or in some rows."""
+    """A rate of false incidents, per time or per rows."""
 
     text: str
     count: float
@@ -56,7 +56,7 @@ class RateThreshold:
 
     value: float
     note: str
-    """What it rests on, in words."""
+    """Its basis, in words."""
 
 
 class IncidentRates:
@@ -106,7 +106,7 @@ class IncidentRates:
 
 
 def rates_of(record: ValidationRecord, source: str) -> IncidentRates:
-    """What the model has counted on its validation part."""
+    """Incident counts of the model's validation part."""
     if record.incidents is None:
         raise ConfigError(
             f"false alarms: {source} has no incident counts of its validation part; train again, or give scores of "

@@ -21,7 +21,7 @@ Method = Literal["ratio", "fixed", "gap", "gap-log", "spot", "incidents"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodOptions:
-    """What the methods need to know."""
+    """Input of the methods."""
 
     method: Method | None = None
     """The one to choose; None: only compare them."""
@@ -192,7 +192,7 @@ def _choices(known: ValidationScores, options: MethodOptions) -> Iterator[Choice
 
 
 def _by_rate(known: ValidationScores, rates: IncidentRates | None, options: MethodOptions) -> Choice:
-    """A threshold for a rate of false incidents, and what it rests on."""
+    """A threshold for a rate of false incidents, and its basis."""
     what = f"{options.false_alarms} false incidents"
     try:
         if rates is None:

@@ -34,7 +34,7 @@ def quantiles(scores: NDArray[np.float32]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class ValidationScores:
-    """What is known of them."""
+    """Their quantiles."""
 
     source: str
     rows: int

@@ -1,4 +1,4 @@
-"""What a model or a file of scores has recorded: its threshold, and scores of the validation rows."""
+"""Recorded threshold and validation scores of a model or a scores file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

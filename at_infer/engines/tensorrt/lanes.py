@@ -48,7 +48,7 @@ class Device(Protocol):
 
 
 class Context(Protocol):
-    """What is used of TensorRT's IExecutionContext; its methods return False on failure."""
+    """The used part of TensorRT's IExecutionContext; its methods return False on failure."""
 
     def set_input_shape(self, name: str, shape: tuple[int, ...], /) -> bool:
         """Fix the shape of an input."""
@@ -69,7 +69,7 @@ class Tensor(NamedTuple):
     dtype: np.dtype[Any]
 
     def nbytes(self, batch: int) -> int:
-        """Of a buffer for so many windows."""
+        """Of a buffer for this many windows."""
         return batch * int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
 
@@ -198,7 +198,7 @@ def run_lanes(
 
 
 def compute_lanes(lanes: Sequence[Lane], windows: int, profile: BatchProfile) -> None:
-    """What `run_lanes` computes for so many windows, without any copy: for benchmarks."""
+    """The computation of `run_lanes` for this many windows, without any copy: for benchmarks."""
     pieces = list(cut(windows, profile))
     for first in range(0, len(pieces), len(lanes)):
         group = list(zip(lanes, pieces[first : first + len(lanes)], strict=False))  # the last may be shorter

@@ -1,4 +1,4 @@
-"""Scores that never saw the data: what a figure is worth shows beside theirs."""
+"""Baselines that ignore the data, to compare metrics with."""
 
 from typing import NamedTuple
 

@@ -11,7 +11,7 @@ Floats = NDArray[np.float32]
 
 
 class Ranking(NamedTuple):
-    """What the order of the scores is worth."""
+    """Metrics of the ranking by score."""
 
     auc_roc: float
     auc_pr: float
