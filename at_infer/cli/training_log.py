@@ -134,7 +134,7 @@ class _TextLog:
         live = checkpoint.validation_of("last")
         if live.align == "last":
             out.print(
-                f"  of rows that are the last of their window (watch, score --align last): threshold "
+                f"  last rows of windows (watch, score --align last): threshold "
                 f"{live.threshold.value:.4g}, from {live.threshold.validation_rows} rows",
                 markup=False,
             )

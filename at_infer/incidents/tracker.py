@@ -173,7 +173,7 @@ class IncidentTracker:
             raise ConfigError("begin_row: an incident that was opened has begun")
 
     def _grow(self, now: _Candidate, rows: "_Rows", at: int, end: int) -> list[Event]:
-        """Rows above the lower limit, cut where something is to be told, so that it is told as of that row."""
+        """Rows above the lower limit, cut at every event, so that it is reported as of that row."""
         events: list[Event] = []
         rules = self.rules
         while at < end:

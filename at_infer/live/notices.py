@@ -10,7 +10,7 @@ from at_infer.incidents.tracker import Event
 
 NoticeFormat = Literal["json", "slack", "alertmanager"]
 ALERT_LASTS = timedelta(days=7)
-"""Alertmanager resolves an alert by itself; nobody repeats one that is open, so it must last."""
+"""Alertmanager resolves an alert after some time; an open one is not repeated, so it must last."""
 
 
 def notice(event: Event) -> dict[str, Any]:

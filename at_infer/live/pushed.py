@@ -16,7 +16,7 @@ SeriesName = Hashable
 class StreamScore(NamedTuple):
     """Of one row; no score before a series has a full window, nor between the rows that `every` asks for.
 
-    With a delay it is the score of the row so many rows earlier in the series.
+    With a delay it is the score of the row `delay` rows earlier in the series.
     """
 
     score: float | None
@@ -49,7 +49,7 @@ class Pushed:
     """What became of some rows."""
 
     score: Floats
-    """One entry per row; NaN: no score. With a delay, of the row so many rows earlier in the series."""
+    """One entry per row; NaN: no score. With a delay, of the row `delay` rows earlier in the series."""
     is_anomaly: Bools
     tags: list[Any]
     """Of the rows that the scores belong to; None: no row is final yet."""

@@ -93,7 +93,7 @@ def check_replacement(old: StreamScorer, new: StreamScorer, input_options: Input
 def hand_over(old: StreamScorer, new: StreamScorer) -> tuple[Pushed, str]:
     """Give all series to the new stream; returns the rows that the old one must answer, and what was handed over.
 
-    An engine of the same checkpoint goes on as if it had always been there. Another one gets the last rows, so that
+    An engine of the same checkpoint continues exactly. Another one gets the last rows, so that
     the next row of each series has a score, but smoothing begins anew. If the daily seasons differ, it gets none:
     the rows are kept without their season.
     """

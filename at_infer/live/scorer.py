@@ -25,7 +25,7 @@ SMALL_BATCH = 32  # windows of a small network, whose series are then worked on 
 
 
 class StreamScorer:
-    """Scores rows as they come, exactly as `at-infer score --align last` scores them in a file.
+    """Scores rows as they arrive, exactly as `at-infer score --align last` scores them in a file.
 
     >>> from at_infer import StreamScorer
     >>> with StreamScorer("model.onnx") as stream:
@@ -85,7 +85,7 @@ class StreamScorer:
     ) -> StreamScore:
         """Take one row of a series: values in the order of the model's columns, or by name; None is missing.
 
-        Raises `DataError` for a row that cannot be used; the stream goes on without it.
+        Raises `DataError` for a row that cannot be used; the stream continues without it.
         """
         values: Any = [row]
         if isinstance(row, Mapping):
@@ -133,7 +133,7 @@ class StreamScorer:
         return pushed
 
     def drain(self) -> Pushed:
-        """No more rows come: the scores of those that wait for others behind them; every series begins anew."""
+        """No more rows: returns the scores of pending rows; every series starts again."""
         for known in self.series.values():
             self.core.end(known.state)
         self.core.flush()

@@ -93,7 +93,7 @@ def measure_views(views: Floats, residuals: Floats) -> ViewScale:
 
 
 class Fusion:
-    """One series: rows of what the engine says of them in, scores out; rows without a score begin it anew.
+    """One series: engine outputs of rows in, scores out; rows without a score restart it.
 
     A row of the input is (3F,): scaled values, residuals, shapes; or (2F,) if the shapes of live rows are made of their
     past (`live_shape`). With `explain`, behind the score stand the part that
@@ -316,7 +316,7 @@ def fuse_windows(rows: Floats, known: ViewStatistics, score: ScoreConfig) -> Flo
 def blame(roots: list[Floats], parts: Floats) -> tuple[Floats, Floats]:
     """Roots of mean squares (n,V,F), one array per width, and logarithms of the parts (W,V,n) -> two arrays (n,F).
 
-    A part counts as far as it is above normal, a feature by its share of the part. For each feature there is its share
+    A part counts by how far it is above normal, a feature by its share of the part. Returns for each feature its share
     of the whole, and the number of the view that shows it most.
     """
     roots = [np.ascontiguousarray(root) for root in roots]  # so that numpy adds up in one order

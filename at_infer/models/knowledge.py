@@ -1,4 +1,4 @@
-"""What a checkpoint and the models exported from it both know."""
+"""Data that a checkpoint and the models exported from it share."""
 
 from dataclasses import dataclass, fields
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a file of scores has recorded of the model and the options it was written with."""
+"""Metadata of a scores file: model and options."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -65,7 +65,7 @@ class ScoredBy:
 
     @classmethod
     def of(cls, properties: Mapping[str, str], source: str) -> Self:
-        """From the key-value metadata of a file; what is unknown here is left out, what is damaged is refused."""
+        """From the key-value metadata of a file; unknown entries are ignored, damaged ones are refused."""
         values: dict[str, Any] = {}
         for entry in fields(cls):
             name = entry.name

@@ -1,4 +1,4 @@
-"""The season of a model: what a feature usually is at a time of day or week, subtracted before the network sees it."""
+"""The season of a model: a profile of each feature by time of day or week, subtracted before the network."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +21,7 @@ class Season(Config):
     """A profile by time of day, or of the week, in raw units, with mean 0."""
 
     period_s: float = DAY_S
-    """After so many seconds it begins again."""
+    """Period in seconds."""
     offset_s: float
     """Time of its first value, in seconds since 1970 modulo the period: UTC, or as a clock without a zone shows it."""
     profile: list[list[float]]

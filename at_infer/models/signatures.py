@@ -1,4 +1,4 @@
-"""The kind of a file, told by its content."""
+"""The type of a file, detected from its content."""
 
 import hashlib
 import zipfile

@@ -1,4 +1,4 @@
-"""The usual time from row to row, learnt or asked for, and the gaps that it tells: where a series begins anew."""
+"""The median time step, learned or requested, and gaps in time, after which a series restarts."""
 
 import re
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from at_infer.errors import ConfigError
 Clock = Literal["date", "number"]
 """How a time column counts: dates and times, or numbers of a unit that only its owner knows."""
 MAX_GAP = 3
-"""Steps that a series may pause without beginning anew, unless someone says otherwise."""
+"""Default maximum gap within a series, in median steps."""
 
 MOST_GAP_ON_GRID = 1000
 """Steps; each empty one becomes a row."""
@@ -25,7 +25,7 @@ _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def check_max_gap(max_gap: int | None) -> None:
-    """Of an option; None: as usual, 0: gaps are ignored."""
+    """Check an option; None: the default, 0: gaps are ignored."""
     if max_gap is not None and max_gap < 0:
         raise ConfigError(f"max gap: {max_gap} is too small; give 1 or more, or 0 for none")
 
@@ -71,7 +71,7 @@ class Grid(Config):
 
 
 def choose_grid(interval: str | None, resample: Resample | None, recorded: Grid | None) -> Grid | None:
-    """What is asked for, or else what a model was trained with; an interval `none`: rows stay as they are."""
+    """The requested grid, or that of the model; interval `none`: no resampling."""
     if interval is None and recorded is not None:
         return recorded if resample is None else replace(recorded, resample=resample)
     if interval is None or interval == "none":

@@ -1,4 +1,4 @@
-"""What a model knows of the data it was validated on: scaling, statistics of its errors, thresholds and quantiles."""
+"""Scaler, error statistics, thresholds and validation quantiles of a model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class Normal(Config):
     discrepancy: dict[str, list[float]]
     """Mean and standard deviation of AssDis, per head rule."""
     views: ViewStatistics | None = None
-    """For mode `fusion`; None if nobody measured them."""
+    """For mode `fusion`; None if not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +168,7 @@ class ValidationRecord(Config):
     quantiles: dict[str, list[float]]
     """Per score mode, at the recorded levels."""
     incidents: IncidentCurve | None = None
-    """Of the recorded score mode; None if nobody counted them."""
+    """Of the recorded score mode; None if not counted."""
 
     def __post_init__(self) -> None:
         self._choice("align", Align)

@@ -1,4 +1,4 @@
-"""Views of a series: what of each feature at each row may be unusual. Streams of rows in, signed views out. Pure numpy.
+"""Views of a series: deviations of each feature at each row. Streams of rows in, signed views out. Pure numpy.
 
 Rows are scaled, in order, of one series. What is a function of a window (reconstruction, shape) comes from the engine;
 here is what needs more rows than a window has: linear predictions, activity, and the recent level.
@@ -21,7 +21,7 @@ Floats = NDArray[np.float32]
 
 
 class Remembering:
-    """What a stream needs to go on after a restart: numbers and arrays by name; None is left out."""
+    """State of a stream for a restart: numbers and arrays by name; None is omitted."""
 
     kept: tuple[str, ...]
 
@@ -55,7 +55,7 @@ LEVEL_STEP, LEVEL_ROWS, LEVEL_LAG, LEVEL_LEAST = 20, 50, 25, 5
 LEVEL_YOUNG = -(-LEVEL_LAG // LEVEL_STEP)
 """Rows behind the last one that is old enough, of those that are kept."""
 FEW_ROWS = 16
-"""Up to so many rows, one operation on all lags is faster than one for each."""
+"""Up to this many rows, one operation on all lags is faster than one for each."""
 
 
 def lookback(level: Level) -> int:
@@ -95,7 +95,7 @@ def prediction_errors(known: Floats, rows: int, lags: range, coefficients: Float
 
 
 class LinearPrediction(Remembering):
-    """Each feature by itself, from earlier rows of it; a row with too few before it counts as predicted as usual."""
+    """Per feature, from its earlier rows; a row with too few earlier rows gets the typical error."""
 
     kept = ("past", "seen")
 

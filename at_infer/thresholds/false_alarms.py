@@ -34,7 +34,7 @@ class Rate:
         if rows_per_day is None:
             raise ConfigError(
                 f"false alarms: {self.text} needs the time between rows, which the model does not know; give a rate "
-                f"per rows, as in '1/10000 rows', or to at-infer threshold --rows-per-day"
+                f"per rows, such as '1/10000 rows', or use at-infer threshold --rows-per-day"
             )
         return self.count / self.days / rows_per_day
 
