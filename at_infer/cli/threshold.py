@@ -27,8 +27,8 @@ def threshold(
     align: Annotated[
         Literal["window", "last"] | None,
         scores_option(
-            help="Only the threshold of whole windows, or only that of last rows (watch, score --align last). Default: both, "
-            "or that of the rows in --scores."
+            help="Only the threshold of whole windows, or only that of last rows (watch, score --align last). "
+            "Default: both, or that of the rows in --scores."
         ),
     ] = None,
     rows_per_day: Annotated[float | None, rate_option(help="For rates per day.")] = None,
