@@ -64,7 +64,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """Load the public API when it is asked for: `at-infer --help` needs none of it."""
+    """Load the public API on first use: `at-infer --help` needs none of it."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

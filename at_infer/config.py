@@ -121,7 +121,7 @@ class DiscrepancyConfig(Config):
 
 
 LIVE_DELAYS = (0, 1, 5, 10, 25)
-"""Rows that live rows may be scored late, with a threshold of their own each."""
+"""Delays of live rows, each with its own threshold."""
 
 
 def split_delay(model: ModelConfig, mode: ScoreMode, delay: int) -> tuple[int, int]:
@@ -135,7 +135,7 @@ def split_delay(model: ModelConfig, mode: ScoreMode, delay: int) -> tuple[int, i
 
 
 class ErrorKind(NamedTuple):
-    """What of a reconstruction counts as its error."""
+    """How the error of a reconstruction is computed."""
 
     centred: bool
     """Subtract each feature's local mean residual."""
@@ -273,7 +273,7 @@ class TrainConfig(Config):
 
 
 class Preset(NamedTuple):
-    """A network, of so far unknown features, and how it is trained."""
+    """A network, without its number of features, and its training."""
 
     model: ModelConfig
     train: TrainConfig

@@ -25,11 +25,11 @@ class DataError(AtInferError, ValueError):
 
 
 class CheckpointError(AtInferError):
-    """A checkpoint file that is damaged, foreign, or does not fit what it is used for."""
+    """A checkpoint that is damaged, of another program, or unsuitable for its use."""
 
 
 class OutputError(AtInferError):
-    """A file cannot be written where it was asked for."""
+    """A file cannot be written."""
 
 
 class MissingExtraError(AtInferError):
@@ -37,7 +37,7 @@ class MissingExtraError(AtInferError):
 
 
 class NotFittedError(AtInferError, ValueError, AttributeError):
-    """A detector that has learnt nothing yet; its attributes, such as `threshold_`, are not there for `hasattr`."""
+    """A detector that is not fitted yet; `hasattr` is false for its attributes, such as `threshold_`."""
 
 
 class EngineError(AtInferError):
@@ -45,7 +45,7 @@ class EngineError(AtInferError):
 
 
 class ExportError(AtInferError):
-    """A model that cannot be exported as asked, or whose export does not agree with it."""
+    """A model that cannot be exported as requested, or whose ONNX export differs from PyTorch."""
 
 
 class ClusterError(AtInferError):

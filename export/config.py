@@ -1,4 +1,4 @@
-"""What an export is asked for."""
+"""Options of an export."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

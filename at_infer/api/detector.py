@@ -97,7 +97,7 @@ class Detector(OutlierDetector):
         engine_options: EngineOptions | None = None,
         verbose: bool = False,
     ) -> None:
-        """None stands for what the preset has. `options` and `engine_options` are for scoring."""
+        """None uses the preset's value. `options` and `engine_options` are for scoring."""
         self.preset, self.window, self.width, self.heads, self.layers = preset, window, width, heads, layers
         self.feed_forward, self.prior, self.padding = feed_forward, prior, padding
         self.strategy, self.lambda_, self.max_steps, self.epochs = strategy, lambda_, max_steps, epochs
@@ -122,7 +122,7 @@ class Detector(OutlierDetector):
         validation: ArrowTable | ArrayLike | None = None,
         from_: "str | Path | Detector | None" = None,
     ) -> Self:
-        """Learn from a table, or from rows (n,F) of one series as an array; rows should be normal, or nearly so.
+        """Train on a table, or on rows (n,F) of one series as an array; it should have few or no anomalies.
 
         Features are `columns`, or every numeric column that is neither `time` nor `series`. The last share
         `validation` of each series gives the threshold, unless another table is given for that.
@@ -225,7 +225,7 @@ class Detector(OutlierDetector):
         return len(self.scorer.metadata.columns)
 
     def set_params(self, **parameters: Any) -> Self:
-        """Other parameters, for the next fit; those of scoring count at once.
+        """Set parameters for the next fit; those of scoring take effect at once.
 
         >>> detector = detector.set_params(max_steps=30)
         """

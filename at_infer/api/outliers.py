@@ -74,7 +74,7 @@ class OutlierDetector(ABC):
         return {name: getattr(self, name) for name in self._parameters()}
 
     def set_params(self, **parameters: Any) -> Self:
-        """Other parameters, for the next fit; those of scoring count at once.
+        """Set parameters for the next fit; those of scoring take effect at once.
 
         >>> detector = detector.set_params(max_steps=30)
         """

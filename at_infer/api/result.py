@@ -1,4 +1,4 @@
-"""What scoring a table gives: its rows with scores and verdicts, and the incidents in them."""
+"""Result of scoring a table: rows with scores and verdicts, and incidents."""
 
 from functools import cached_property
 from typing import Any, Self
@@ -22,7 +22,7 @@ class Result(Scores):
     """
 
     columns: dict[str, Any]
-    """Columns that `at-infer score` would write, as arrays: score, is_anomaly, and top_feature if asked for."""
+    """Columns that `at-infer score` would write, as arrays: score, is_anomaly, and top_feature on request."""
     threshold: float
     """A row with a higher score is anomalous."""
     incidents: list[Incident]
@@ -35,7 +35,7 @@ class Result(Scores):
     def of(
         cls, scorer: Scorer, channels: Floats, incidents: list[Incident], given: object, frame: Frame, axis: Axis
     ) -> Self:
-        """From what the scoring core says of the rows (n,C)."""
+        """From the output of the scoring core (n,C)."""
         columns = scored_columns(scorer, channels)
         result = cls(columns["score"], columns["is_anomaly"])
         result.columns, result.threshold, result.incidents = columns, scorer.threshold, incidents

@@ -52,7 +52,7 @@ class Scorer(scoring.Scorer):
         *,
         verbose: bool = False,
     ) -> None:
-        """`verbose`: show how far it is, on a terminal or in a notebook."""
+        """`verbose`: show progress, on a terminal or in a notebook."""
         super().__init__(engine, options, engine_options)
         self.verbose = verbose
         self._turn = Lock()

@@ -21,18 +21,18 @@ Kind = Literal["anomaly", "missing feature"]
 
 
 class Cause(NamedTuple):
-    """A feature to blame."""
+    """A cause: a feature."""
 
     feature: str
     share: float
     """Of the score, over the rows of the incident."""
     view: str | None = None
-    """What shows it most, in mode `fusion`: shape, next row, rows ahead, burst, level or stuck."""
+    """Main view, in mode `fusion`: shape, next row, rows ahead, burst, level or stuck."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """Rows of one series that belong together, as far as they have come.
+    """An incident of one series, in its current state.
 
     >>> from at_infer import Scorer
     >>> with Scorer("model.onnx") as scorer:
@@ -45,7 +45,7 @@ class Incident:
     kind: Kind = "anomaly"
     """Scores above the threshold, or a feature without values, which has no score."""
     series: str
-    """Empty if there is only one."""
+    """Empty if there is only one series."""
     state: State
     """`open`: the last row that is known belongs to it."""
     begin: Time
@@ -60,7 +60,7 @@ class Incident:
     peak_score: float
     threshold: float
     causes: tuple[Cause, ...] = ()
-    """Features to blame, the largest share first; empty without explanations."""
+    """Features with their share of the error, largest first; empty without explanations."""
 
     @property
     def rows(self) -> int:

@@ -1,4 +1,4 @@
-"""When scores become an incident, and how these rules came about."""
+"""Rules for incidents, and where they come from."""
 
 from dataclasses import dataclass
 
@@ -16,19 +16,19 @@ class IncidentRules(Config):
     close_at: float
     """It lasts as long as scores are above this."""
     min_rows: int = 1
-    """Rows above `close_at` that it takes to be an incident."""
+    """Minimum number of rows above `close_at`."""
     merge_rows: int = 0
     """Rows below that it bridges, if a row above `open_at` follows."""
     cool_down_rows: int = 0
-    """Rows after its end in which none other opens; one that lasts longer opens then."""
+    """Rows after its end in which no other opens; one that lasts longer opens then."""
     look_ahead_rows: int = 0
-    """Rows behind a row that its score depends on, by which an incident would seem to begin before its cause."""
+    """Rows that the score looks ahead, by which an incident would seem to begin before its cause."""
     outage_rows: int = 60
     """Rows without a value of a feature that are an incident too, where such features are left out of the score."""
     worse_factor: float = 1.5
     """A peak this much above the one announced last is announced again."""
     asked: str | None = None
-    """Rate of false incidents that was asked for, as text: 1/day."""
+    """Requested rate of false incidents, as text: 1/day."""
     expected_per_day: float | None = None
     """False incidents per day that the validation part shows with these rules; None: not known."""
     how: str = "given"

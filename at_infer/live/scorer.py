@@ -1,4 +1,4 @@
-"""StreamScorer: rows of many series as they come, each scored as the last of its window."""
+"""StreamScorer: rows of many series as they arrive, each scored as the last of its window."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -149,15 +149,15 @@ class StreamScorer:
         return Pushed(channels[:, 0], self.scorer.verdict(channels[:, 0]), tags, channels)
 
     def save(self, path: str | Path, extra: Mapping[str, Any] | None = None) -> None:
-        """Write all that is remembered of the series, and `extra` as JSON, to a file: complete or not at all."""
+        """Write the state of all series, and `extra` as JSON, atomically to a file."""
         save_state(Path(path), self, dict(extra or {}))
 
     def load(self, path: str | Path) -> dict[str, Any]:
-        """Go on where `save` was called, and return its `extra`; refuses the state of another model or score."""
+        """Continue from a saved state, and return its `extra`; refuses the state of another model or score."""
         return load_state(Path(path), self)
 
     def close(self) -> None:
-        """Free what the engine holds; an engine that was given open stays open."""
+        """Close the engine, unless it was passed in open."""
         self.scorer.close()
 
     def __enter__(self) -> Self:

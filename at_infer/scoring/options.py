@@ -22,11 +22,11 @@ MissingFeature = Literal["error", "mask"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreOptions(Config):
-    """How to score; None stands for what the model has recorded.
+    """How to score; None uses the value recorded in the model.
 
     >>> from at_infer import Scorer, ScoreOptions
     >>> with Scorer("model.onnx", ScoreOptions(ratio=0.001, explain="top")) as scorer:
-    ...     blamed = scorer.score(frame).columns["top_feature"]
+    ...     causes = scorer.score(frame).columns["top_feature"]
     """
 
     mode: ScoreMode | None = None
@@ -34,11 +34,11 @@ class ScoreOptions(Config):
     smooth: int | None = None
     normalise_errors: bool | None = None
     level: Level | None = None
-    """Of mode `fusion`: compare levels with the recent past, with the training data, or not at all."""
+    """Level view of mode `fusion`: relative to recent rows, relative to the training data, or off."""
     threshold: float | Literal["auto"] | None = None
     """A value, or `auto`: the gap statistic of the paper's appendix."""
     ratio: float | None = None
-    """Threshold that this share of the validation scores exceeds."""
+    """Threshold that this fraction of the validation scores exceeds."""
     false_alarms: str | None = None
     """Threshold that yields about this rate of false incidents: `1/day`, `2/week`, `1/10000 rows`."""
     stride: int | None = None
@@ -50,15 +50,15 @@ class ScoreOptions(Config):
     short_series: ShortSeries = "error"
     """A series shorter than a window is an error, gets no score, or is padded."""
     on_bad_rows: BadRows = "error"
-    """A row that is not finite is an error, or the windows that hold it get no score."""
+    """A row with a value that is not finite is an error, or its windows get no score."""
     on_missing_feature: MissingFeature = "error"
-    """`mask`: a column that is absent, or has no values for a while, is left out of the score."""
+    """`mask`: a column that is absent, or has no values for a while, is masked in the score."""
     max_gap: int | None = None
-    """More of the model's usual steps than this between two rows begin a new stretch of the series; 0: none do."""
+    """Maximum gap in median time steps; after a longer one the series restarts. 0: gaps are ignored."""
     interval: str | None = None
-    """Put rows on a grid first, one row every `30s`, `5m` or `1h`; `none`: they stay as they are."""
+    """Resample first to one row per interval, `30s`, `5m` or `1h`; `none`: no resampling."""
     resample: Resample | None = None
-    """How: by the mean of the values in an interval, or by the last; None: the model's way, or the mean."""
+    """With `interval`: the mean of the values in an interval, or the last; None: the model's, or the mean."""
     explain: Explain = "none"
     """`top`: the feature with the largest error; `all`: the error of every feature."""
     incidents: IncidentOptions | None = None
@@ -87,7 +87,7 @@ class ScoreOptions(Config):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputOptions(Config):
-    """Which columns tell time and series; None stands for those of the training data.
+    """Time and series columns; None uses those of the training data.
 
     >>> from at_infer import InputOptions, score_file
     >>> of_input = InputOptions(no_time=True, one_series=True)
@@ -101,9 +101,9 @@ class InputOptions(Config):
     one_series: bool = False
     """The input is a single series, although the training data had several."""
     series_per_file: bool = False
-    """Each file is a series of its own."""
+    """Each file is one series."""
     on_bad_time: BadTime = "error"
-    """A time that does not rise within its series is an error, its row is left out, or it counts like any other."""
+    """A time that does not increase within its series: an error, drop the row, or ignore it."""
 
     def __post_init__(self) -> None:
         self._choice("on_bad_time", BadTime)
@@ -116,9 +116,9 @@ class InputOptions(Config):
     def columns(
         self, known: Metadata, max_gap: int | None = None, *, mask: bool = False, on_grid: OnGrid | None = None
     ) -> Columns:
-        """What is read of each file, for a model; `max_gap` is that of the scores, for which times are read.
+        """Columns to read from each file, for a model; `max_gap` is that of the scores, for which times are read.
 
-        With `mask`, a feature may be absent; with `on_grid`, rows are put on a grid.
+        With `mask`, a feature may be absent; with `on_grid`, rows are resampled.
         """
         time = None if self.no_time else known.time_column if self.time_column is None else self.time_column
         if known.season is not None and time is None:
@@ -160,7 +160,7 @@ class EngineOptions(Config):
     threads: int | None = None
     """CPU threads of the engine; None: all."""
     batch_size: int | None = None
-    """Windows per call; None: the best that a short probe finds."""
+    """Windows per batch; None: chosen by a short measurement."""
 
     def __post_init__(self) -> None:
         self._choice("provider", Provider)

@@ -50,7 +50,7 @@ class Summary:
     rows: int
     """Of the output."""
     input_rows: int
-    """As many, unless rows were left out or put on a grid."""
+    """Equal to `rows`, unless rows were dropped or resampled."""
     interval_s: float | None
     """Of the grid; None: the rows of the output are those of the input."""
     series: int
@@ -67,9 +67,9 @@ class Summary:
     short_stretches: int
     """Stretches between gaps that are shorter than a window."""
     dropped_rows: int
-    """Left out, of scores and output, because their times do not rise."""
+    """Dropped because their times do not increase."""
     missing_features: dict[str, int]
-    """Features that were left out of the score for a while, and in how many rows."""
+    """Masked features, and in how many rows."""
     threshold: float
     score_mode: str
     batch_size: int
@@ -106,7 +106,7 @@ def score_file(
     >>> summary = score_file("data.parquet", "model.onnx", "scores.parquet")
     >>> share = summary.anomalies / summary.rows
 
-    The output is complete or absent; an interrupted run goes on with `resume`.
+    The output is complete or absent; an interrupted run continues with `resume`.
     """
     output = Path(output)
     model = Path(engine) if isinstance(engine, str | Path) else engine.path
@@ -199,7 +199,7 @@ class _PartWriter:
             self.pass_on()
 
     def pass_on(self) -> None:
-        """Everything that waits becomes a part."""
+        """Write all pending rows as a part."""
         self.written_at = time.monotonic()
         if not self.waiting:
             return
@@ -293,7 +293,7 @@ def _score(scorer: Scorer, stream: RowStream, parts: Parts, batch_size: int, obs
 
 
 def name_missing(scorer: Scorer, missing: dict[int, int]) -> dict[str, int]:
-    """Rows in which features were left out, by their names."""
+    """Rows in which features were masked, by their names."""
     return {scorer.metadata.columns[j]: rows for j, rows in sorted(missing.items())}
 
 

@@ -225,7 +225,7 @@ class Scorer:
         return windows_per_s(self.engine, self.metadata, batch_size) * self.layout.stride
 
     def close(self) -> None:
-        """Free what the engine holds; an engine that was given open stays open."""
+        """Close the engine, unless it was passed in open."""
         if self._workers is not None:
             self._workers.shutdown(cancel_futures=True)
         if self._owned:
