@@ -410,7 +410,7 @@ def test_without_cuda_bindings_auto_still_finds_rtx(monkeypatch):
 def test_tensorrt_builds_only_for_the_gpu_at_hand(installed, tmp_path, onnx_file):
     installed("tensorrt", gpu=True)
     options = {"flavour": "tensorrt", "batch": BATCH, "compute_capabilities": [86]}
-    with pytest.raises(ExportError, match="86: TensorRT builds only for this machine's GPU, 89; use engine='rtx'"):
+    with pytest.raises(ExportError, match="86: TensorRT builds only for the local GPU, 89; use engine='rtx'"):
         build_plan(onnx_file("tiny"), tmp_path / "model.trt", metadata(), **options)
 
 
