@@ -575,7 +575,7 @@ def test_the_state_of_another_model_is_refused_with_one_line(models, table, edit
         (["--state", "folder"], "folder: is a folder; give a file name"),
         (
             ["--smooth", str(SMOOTH + 1)],
-            "score mode: fusion has its own smoothing and normalisation; leave both out, or name a mode",
+            "score mode: fusion does its own smoothing and normalising; leave both out, or name a mode",
         ),
     ],
 )
