@@ -218,12 +218,17 @@ class TrainConfig(Config):
     budget is nearly spent; then it falls to zero during the cool-down, which ends the training.
     """
 
+    _earlier: ClassVar[Mapping[str, Any]] = {"noise": 0.0}
+
     strategy: Strategy = "minimax"
     """Minimax with stop-gradients (equation 5), direct maximisation, or reconstruction loss alone."""
     discrepancy: DiscrepancyConfig = field(default_factory=DiscrepancyConfig)
     """How the associations are compared."""
     lambda_: float = 3.0
     """Weight of the discrepancy in the loss."""
+    noise: float = 0.3
+    """Standard deviation of the Gaussian noise in the windows that the network sees, in units of the scaler. The loss
+    compares with the rows themselves: a network that reconstructs from noise cannot copy its input."""
     learning_rate: float = 1e-3
     """Of Adam, between warm-up and cool-down."""
     warm_up: float = 0.05
@@ -270,6 +275,8 @@ class TrainConfig(Config):
             raise ConfigError(f"learning_rate: {self.learning_rate:g} is not between 0 and 1")
         if not 0 <= self.lambda_ < float("inf"):
             raise ConfigError(f"lambda: {self.lambda_:g} must be zero or a positive number")
+        if not 0 <= self.noise < float("inf"):
+            raise ConfigError(f"noise: {self.noise:g} must be zero or a positive number")
 
 
 class Preset(NamedTuple):
@@ -284,6 +291,7 @@ PRESETS: dict[str, Preset] = {
     "paper": Preset(
         ModelConfig(features=1, width=512, heads=8, layers=3, feed_forward=512, padding="circular"),
         TrainConfig(
+            noise=0.0,
             learning_rate=1e-4,
             warm_up=0.0,
             cool_down=0.0,

@@ -58,6 +58,7 @@ class TrainingOptions:
 
     strategy: Strategy | None
     lambda_: float | None
+    noise: float | None
     max_steps: int | None
     epochs: int | None
     patience: int | None

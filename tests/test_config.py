@@ -45,6 +45,7 @@ def test_unknown_and_missing_fields_are_errors_not_defaults(config: Config) -> N
         "normalise_errors",
         "padding",
         "level",
+        "noise",
         "views",
     }:  # earlier versions had no such choice
         with pytest.raises(ConfigError, match="unexpected or missing fields"):

@@ -177,7 +177,7 @@ class _Run:
             raise KeyboardInterrupt
 
     def _step(self, x: Tensor) -> Objective:
-        losses = self._losses(x, self.config.strategy, self.config.lambda_)
+        losses = self._losses(x, self._noisy(x), self.config.strategy, self.config.lambda_)
         state = self.state
         state.optimizer.zero_grad(set_to_none=True)
         state.scaler.scale(losses.loss).backward()
@@ -185,9 +185,18 @@ class _Run:
         state.scaler.update()
         return losses
 
-    def _losses(self, x: Tensor, strategy: Strategy, lambda_: float) -> Objective:
+    def _noisy(self, x: Tensor) -> Tensor:
+        """What the network sees of training windows; the noise follows from the step, so that a run can be resumed."""
+        if not self.config.noise:
+            return x
+        random = np.random.default_rng([self.config.seed, self.state.position.step, x.shape[-1]])
+        noise = random.standard_normal(x.shape, np.float32)
+        return x + self.config.noise * torch.from_numpy(noise).to(x.device)
+
+    def _losses(self, x: Tensor, seen: Tensor, strategy: Strategy, lambda_: float) -> Objective:
+        """Of windows x, reconstructed from what is seen of them."""
         with self._autocast():
-            x_hat, associations = self.forward(x)
+            x_hat, associations = self.forward(seen)
         return objective(
             x,
             x_hat,
@@ -226,7 +235,7 @@ class _Run:
         for starts in self.evaluated_starts.split(self.config.batch_size):
             self._stop_if_asked()
             x = self._windows(self.validation_values, starts)
-            losses = self._losses(x, "reconstruction", 0.0)
+            losses = self._losses(x, x, "reconstruction", 0.0)
             total["reconstruction"] += losses.reconstruction.item() * len(starts)
             total["discrepancy"] += losses.discrepancy.item() * len(starts)
         return {name: value / len(self.evaluated_starts) for name, value in total.items()}

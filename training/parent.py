@@ -37,6 +37,7 @@ class Parent:
             learning_rate=min(default.learning_rate / RATE_SHARE, known.get("learning_rate", 1.0)),
             strategy=known.get("strategy", default.strategy),
             lambda_=known.get("lambda_", default.lambda_),
+            noise=known.get("noise", 0.0),
             batch_size=known.get("batch_size", default.batch_size),
         )
 

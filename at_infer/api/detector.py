@@ -65,6 +65,7 @@ class Detector(OutlierDetector):
         padding: Padding | None = None,
         strategy: Strategy | None = None,
         lambda_: float | None = None,
+        noise: float | None = None,
         max_steps: int | None = None,
         epochs: int | None = None,
         patience: int | None = None,
@@ -100,7 +101,8 @@ class Detector(OutlierDetector):
         """None uses the preset's value. `options` and `engine_options` are for scoring."""
         self.preset, self.window, self.width, self.heads, self.layers = preset, window, width, heads, layers
         self.feed_forward, self.prior, self.padding = feed_forward, prior, padding
-        self.strategy, self.lambda_, self.max_steps, self.epochs = strategy, lambda_, max_steps, epochs
+        self.strategy, self.lambda_, self.noise = strategy, lambda_, noise
+        self.max_steps, self.epochs = max_steps, epochs
         self.patience, self.learning_rate, self.batch_size, self.stride = patience, learning_rate, batch_size, stride
         self.head_rule, self.distance, self.layer, self.seed = head_rule, distance, layer, seed
         self.precision, self.compile, self.columns, self.exclude = precision, compile, columns, exclude

@@ -48,6 +48,7 @@ def train(
     stride: given.Stride = None,
     strategy: given.Strategy = None,
     lambda_: given.Lambda = None,
+    noise: given.Noise = None,
     head_rule: given.HeadRule = None,
     distance: given.Distance = None,
     layer: given.Layer = None,
@@ -102,6 +103,7 @@ def train(
     training = TrainingOptions(
         strategy=strategy,
         lambda_=lambda_,
+        noise=noise,
         max_steps=max_steps,
         epochs=epochs,
         patience=patience,

@@ -117,6 +117,14 @@ Strategy = Annotated[
 Lambda = Annotated[
     float | None, training_option("--lambda", help="Weight of the discrepancy in the loss.", show_default="3")
 ]
+Noise = Annotated[
+    float | None,
+    training_option(
+        help="Gaussian noise in training windows, in standard deviations of the rows. Without noise (0) the network "
+        "learns to copy anomalies too.",
+        show_default=f"{DEFAULT.noise:g}; 0 with --preset paper",
+    ),
+]
 HeadRule = Annotated[
     config.HeadRule | None,
     training_option(

@@ -190,6 +190,7 @@ def test_options_reach_the_run(run_cli: Cli, write_parquet: WriteParquet, waves:
     words += ["--fill", "forward", "--validation", "0.3", "--stride", "5", "--batch-size", "16", "--max-steps", "3"]
     words += ["--distance", "js", "--head-rule", "published", "--layer", "0", "--prior", "power-law", "--seed", "4"]
     words += ["--strategy", "maximize", "--lambda", "2", "--patience", "9", "--learning-rate", "0.01", "--layers", "1"]
+    words += ["--noise", "0.1"]
     answer = run_cli("train", write_parquet("in/x.parquet", frame), "-o", out / "c.pt", *TINY, *words)
     assert answer.code == 0, answer.err
     checkpoint = Checkpoint.load(out / "c.pt")
@@ -198,6 +199,7 @@ def test_options_reach_the_run(run_cli: Cli, write_parquet: WriteParquet, waves:
     assert checkpoint.train["windows"] == {"train": 2 * 20, "validation": 2 * 5}
     assert checkpoint.discrepancy.to_dict() == {"head_rule": "published", "distance": "js", "layer": 0}
     expected = {"strategy": "maximize", "lambda_": 2.0, "max_steps": 3, "patience": 9, "batch_size": 16, "seed": 4}
+    expected["noise"] = 0.1
     assert {name: config[name] for name in expected} == expected
     assert (config["learning_rate"], config["stride"]) == (0.01, 5)
 

@@ -21,6 +21,7 @@ from training import loop
 from training.checkpoint import Checkpoint, write_tensors
 from training.data import TrainingData
 from training.loop import Progress, fit
+from training.model import AnomalyTransformer
 
 MODEL = ModelConfig(features=2, window=10, width=8, heads=2, layers=2, feed_forward=8)
 TRAIN = replace(PRESETS["paper"].train, epochs=3, batch_size=4, learning_rate=1e-2)  # 24 windows: 6 steps an epoch
@@ -206,6 +207,39 @@ def test_every_window_is_seen_once_in_an_epoch_in_another_order_each_time(
     expected = sorted(data.train.values[data.train.starts, 0].tolist())
     assert sorted(first) == sorted(second) == expected
     assert first != second
+
+
+def test_the_network_sees_noise_and_is_compared_with_the_rows_themselves(
+    data: TrainingData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[torch.Tensor] = []
+    compared: list[torch.Tensor] = []
+    real_forward, real_objective = AnomalyTransformer.forward, loop.objective
+
+    def forward(self: AnomalyTransformer, x: torch.Tensor) -> Any:
+        if torch.is_grad_enabled():
+            seen.append(x)
+        return real_forward(self, x)
+
+    def objective(x: torch.Tensor, *args: Any, **options: Any) -> Any:
+        if torch.is_grad_enabled():
+            compared.append(x)
+        return real_objective(x, *args, **options)
+
+    monkeypatch.setattr(AnomalyTransformer, "forward", forward)
+    monkeypatch.setattr(loop, "objective", objective)
+    trained(data, replace(IN_STEPS, noise=0.5))
+    noise = torch.cat(seen) - torch.cat(compared)
+    assert abs(noise.mean()) < 0.03
+    assert abs(noise.std() - 0.5) < 0.03
+    assert not torch.equal(noise[:4], noise[4:8])
+    rows = torch.from_numpy(data.train.values).unfold(0, 10, 1).transpose(1, 2)
+    assert all((rows == window).all(dim=(1, 2)).any() for window in torch.cat(compared))
+
+
+def test_the_paper_s_training_has_no_noise(data: TrainingData) -> None:
+    assert TRAIN.noise == 0
+    assert not same_weights(trained(data), trained(data, replace(TRAIN, noise=0.3)))
 
 
 def test_a_validation_file_is_used_for_validation(make_data: MakeData, waves: pl.DataFrame) -> None:
