@@ -226,9 +226,9 @@ class TrainConfig(Config):
     """How the associations are compared."""
     lambda_: float = 3.0
     """Weight of the discrepancy in the loss."""
-    noise: float = 0.3
-    """Standard deviation of the Gaussian noise in the windows that the network sees, in units of the scaler. The loss
-    compares with the rows themselves: a network that reconstructs from noise cannot copy its input."""
+    noise: float = 0.6
+    """Gaussian noise is added to the windows that the network sees, of a standard deviation between 0 and this, drawn
+    for each window, in units of the scaler. The loss compares with the rows themselves, so copying does not pay."""
     learning_rate: float = 1e-3
     """Of Adam, between warm-up and cool-down."""
     warm_up: float = 0.05

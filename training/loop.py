@@ -190,8 +190,8 @@ class _Run:
         if not self.config.noise:
             return x
         random = np.random.default_rng([self.config.seed, self.state.position.step, x.shape[-1]])
-        noise = random.standard_normal(x.shape, np.float32)
-        return x + self.config.noise * torch.from_numpy(noise).to(x.device)
+        scale = self.config.noise * random.random((len(x), 1, 1), np.float32)
+        return x + torch.from_numpy(scale * random.standard_normal(x.shape, np.float32)).to(x)
 
     def _losses(self, x: Tensor, seen: Tensor, strategy: Strategy, lambda_: float) -> Objective:
         """Of windows x, reconstructed from what is seen of them."""

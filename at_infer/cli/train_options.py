@@ -120,8 +120,8 @@ Lambda = Annotated[
 Noise = Annotated[
     float | None,
     training_option(
-        help="Gaussian noise in training windows, in standard deviations of the rows. Without noise (0) the network "
-        "learns to copy anomalies too.",
+        help="Add Gaussian noise of up to this many standard deviations to training windows. Without noise (0) the "
+        "network learns to copy anomalies too.",
         show_default=f"{DEFAULT.noise:g}; 0 with --preset paper",
     ),
 ]
