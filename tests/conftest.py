@@ -1,7 +1,11 @@
 """Fixtures that several files use, and what happens to GPU tests where there is no GPU."""
 
 import os
+import shlex
 import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +25,7 @@ from at_infer import score_file
 from at_infer.cli import app
 from at_infer.engines.tensorrt import plan as trt
 from at_infer.engines.tensorrt.gpu import Gpu
+from tests import warm as warm_python
 from tests.checkpoints import FEATURES, PLAIN, WINDOW, checkpoint
 from tests.fake_gpu import VERSION, FakeDevice, FakeEngine, fake_tensorrt
 from tests.once import Once, make_once, trace_once
@@ -44,6 +49,7 @@ settings.register_profile(
 )
 settings.load_profile("steady")
 
+ROOT = Path(__file__).parents[1]
 WriteParquet = Callable[..., Path]
 MakeData = Callable[..., TrainingData]
 Trace = Callable[..., ModelProto]
@@ -122,10 +128,33 @@ def make_data(write_parquet: WriteParquet, waves: pl.DataFrame) -> MakeData:
 
 
 @pytest.fixture(scope="session")
-def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
-    """Make a folder once for all workers of this run."""
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of all workers of this run."""
     own = tmp_path_factory.getbasetemp()
-    return partial(make_once, own.parent if "PYTEST_XDIST_WORKER" in os.environ else own)
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def once(shared: Path) -> Once:
+    """Make a folder once for all workers of this run."""
+    return partial(make_once, shared)
+
+
+@pytest.fixture(scope="session")
+def warm(shared: Path) -> Iterator[Path]:
+    """A folder with `python` and `at-infer` that need no time to start; tests/warm.py says when to use them."""
+    with tempfile.TemporaryDirectory() as name:  # the path of a socket may have 107 characters
+        folder, address = Path(name), f"{name}/socket"
+        for program, words in (("python", ""), ("at-infer", "-m at_infer")):
+            ask = shlex.join([sys.executable, "-IS", warm_python.__file__, address])
+            (folder / program).write_text(f'#!/bin/sh\nexec {ask} {words} "$@"\n')
+            (folder / program).chmod(0o755)
+        serve = [sys.executable, "-m", "tests.warm", "serve", address, str(shared)]
+        with subprocess.Popen(serve, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            assert server.stdout.readline() == "ready\n"
+            yield folder
+            server.communicate()  # it goes on until its input ends
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,10 @@
 """What scikit-learn itself checks of an estimator, and how it uses one."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import joblib
 import numpy as np
-import onnx
 import pytest
 from numpy.typing import NDArray
 from sklearn import base as sklearn_base
@@ -17,9 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
 
-import export.pipeline
 from at_infer import Detector
-from export.graphs import ScoreGraph
 
 pytestmark = pytest.mark.slow
 
@@ -36,32 +32,6 @@ EXPECTED = {
     "check_fit2d_predict1d": WORDS,
 }
 """Checks that must fail, and why; docs/python.md names them."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def traced_once() -> Iterator[None]:
-    """A learning rate of nothing leaves the weights as they are: a graph is traced once per features and outputs.
-
-    Only its scaler is replaced, and every export is still compared with PyTorch.
-    """
-    known: dict[Any, onnx.ModelProto] = {}
-    trace = export.pipeline.trace
-
-    def again(graph: ScoreGraph, outputs: Any) -> onnx.ModelProto:
-        asked = graph.network.config.features, tuple(outputs)
-        if asked not in known:
-            known[asked] = trace(graph, outputs)
-        model = onnx.ModelProto()
-        model.CopyFrom(known[asked])
-        for held in model.graph.initializer:
-            if held.name in ("scale.mean", "scale.deviation"):
-                values = graph.get_buffer(held.name).numpy()
-                held.CopyFrom(onnx.numpy_helper.from_array(values, held.name))
-        return model
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export.pipeline, "trace", again)
-        yield
 
 
 def tiny(**more: Any) -> Detector:

@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import polars as pl
@@ -42,7 +41,7 @@ def test_a_signal_while_a_command_starts_is_one_line(models: Path, tmp_path: Pat
     words = ["score", str(tmp_path / "data.parquet"), "--engine", model, "-o", output, "--overwrite"]
     # Before our first line runs, Python itself answers: from then on we do.
     program = [sys.executable, "-X", "importtime", "-m", "at_infer"]
-    for count in range(1, 12):
+    for count in range(1, 12, 2):
         process = subprocess.Popen([*program, *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert process.stderr is not None
         said = []
@@ -56,4 +55,3 @@ def test_a_signal_while_a_command_starts_is_one_line(models: Path, tmp_path: Pat
         assert process.returncode in (0, 130), (count, text)
         assert all(line.startswith("interrupted") or not line for line in text[-1:]) or process.returncode == 0
         assert not any("Traceback" in line or "is not installed" in line for line in text)
-        time.sleep(0)

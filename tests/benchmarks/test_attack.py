@@ -1,9 +1,7 @@
 """A short, seeded part of the attack."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -28,12 +26,12 @@ def test_the_document_shows_the_table_of_the_result() -> None:
 
 
 @pytest.mark.slow
-def test_a_short_attack_finds_nothing(tmp_path: Path) -> None:
+def test_a_short_attack_finds_nothing(tmp_path: Path, warm: Path) -> None:
     found = tmp_path / "attack.json"
     words = ["--mutations", "30", "--kills", "2", "--watch-kills", "1", "--output", str(found)]
     # A process of its own: threads of this one would be forked.
-    command = [sys.executable, "-m", "benchmarks.attack", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
+    command = [warm / "python", "-m", "benchmarks.attack", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     result = json.loads(found.read_text())
     assert list(result) == ["mutations", "kills of score", "kills of watch"]

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,15 +15,15 @@ ROOT = Path(__file__).parents[2]
 RESULTS = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
 
 
-def export_matrix(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, ROOT / "benchmarks" / "export_matrix.py", "--checkpoint", path, *options]
+def export_matrix(warm: Path, path: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [warm / "python", ROOT / "benchmarks" / "export_matrix.py", "--checkpoint", path, *options]
     return subprocess.run(command, capture_output=True, text=True)
 
 
 @pytest.mark.slow
-def test_the_export_matrix_ends_in_one_json_line(tmp_path: Path) -> None:
+def test_the_export_matrix_ends_in_one_json_line(tmp_path: Path, warm: Path) -> None:
     checkpoint().save(tmp_path / "ckpt.pt")
-    done = export_matrix(tmp_path / "ckpt.pt", "--precision", "fp32", "--repeats", "1", "--batch", "8")
+    done = export_matrix(warm, tmp_path / "ckpt.pt", "--precision", "fp32", "--repeats", "1", "--batch", "8")
     assert done.returncode == 0, done.stderr
     *table, last = done.stdout.splitlines()
     assert sum(line.startswith(("score ", "associations ")) for line in table) == 2
@@ -38,15 +37,13 @@ def test_the_export_matrix_ends_in_one_json_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_verdicts_are_counted_for_every_row(tmp_path: Path) -> None:
+def test_verdicts_are_counted_for_every_row(tmp_path: Path, warm: Path) -> None:
     source = checkpoint()
     source.save(tmp_path / "ckpt.pt")
     noise = np.random.default_rng(0).normal(size=(205, len(source.columns)))
     pl.DataFrame(noise, schema=source.columns).write_parquet(tmp_path / "data.parquet")
     command = ["--checkpoint", tmp_path / "ckpt.pt", "--data", tmp_path / "data.parquet", "--precision", "int8-dynamic"]
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.verdicts", *command], capture_output=True, text=True, cwd=ROOT
-    )
+    done = subprocess.run([warm / "python", "-m", "benchmarks.verdicts", *command], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["rows"] == 205
@@ -57,9 +54,9 @@ def test_verdicts_are_counted_for_every_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_file_that_is_no_checkpoint_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_no_checkpoint_is_one_line(tmp_path: Path, warm: Path) -> None:
     (tmp_path / "ckpt.pt").write_text("nothing")
-    done = export_matrix(tmp_path / "ckpt.pt")
+    done = export_matrix(warm, tmp_path / "ckpt.pt")
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1

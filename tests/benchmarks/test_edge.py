@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
@@ -45,9 +44,9 @@ def test_options_reach_the_program(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_folder_that_is_not_there_is_one_line(tmp_path):
-    command = [sys.executable, "-m", "benchmarks.edge", "-o", str(tmp_path / "absent" / "edge.json")]
-    answer = subprocess.run(command, capture_output=True, text=True, cwd=SCRIPT.parent.parent)
+def test_a_folder_that_is_not_there_is_one_line(tmp_path, warm):
+    command = [warm / "python", "-m", "benchmarks.edge", "-o", tmp_path / "absent" / "edge.json"]
+    answer = subprocess.run(command, capture_output=True, text=True)
     assert answer.returncode == 1
     assert answer.stderr.startswith("error: ")
 

@@ -19,41 +19,43 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 PUBLISHED = Path(__file__).parents[1] / "data" / "published_small_checkpoint.pth"
 
 
-def run_example(*words: object) -> str:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+def run_example(*words: object, programs: Path | None = None) -> str:
+    """With `at-infer` and `python` of that folder, or else of this Python."""
+    path = f"{programs or Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     command = [str(word) for word in words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1200, env=os.environ | {"PATH": path})
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
     return done.stdout
 
 
-def walk_through(script: Path, folder: Path, models: Path) -> None:
-    said = run_example(sys.executable, script, folder / "w", "--rows", 600, 300, 600, "--max-steps", 20)
+def walk_through(script: Path, folder: Path, models: Path, warm: Path) -> None:
+    said = run_example(warm / "python", script, folder / "w", "--rows", 600, 300, 600, "--max-steps", 20)
     assert "the jolt scores" in said
     assert (folder / "w" / "report.html").is_file()
 
 
-def migrate_published(script: Path, folder: Path, models: Path) -> None:
+def migrate_published(script: Path, folder: Path, models: Path, warm: Path) -> None:
     rng = np.random.default_rng(0)
     for name, count in (("train", 500), ("test", 300)):
         columns = {f"f{j}": rng.normal(size=count) for j in range(5)}
         pl.DataFrame({"timestamp": np.arange(count), **columns}).write_parquet(folder / f"{name}.parquet")
-    run_example("bash", script, PUBLISHED, folder / "train.parquet", folder / "test.parquet", folder / "out", 50)
+    files = [folder / "train.parquet", folder / "test.parquet", folder / "out"]
+    run_example("bash", script, PUBLISHED, *files, 50, programs=warm)
     assert pl.read_parquet(folder / "out" / "scores.parquet").height == 300
     assert (folder / "out" / "report.html").is_file()
 
 
-def triton(script: Path, folder: Path, models: Path) -> None:
+def triton(script: Path, folder: Path, models: Path, warm: Path) -> None:
     checkpoint().save(folder / "ckpt.pt")
-    said = run_example("bash", script, folder / "ckpt.pt", folder / "out")
+    said = run_example("bash", script, folder / "ckpt.pt", folder / "out", programs=warm)
     assert list((folder / "out" / "repository").glob("*/config.pbtxt"))
     assert "tritonserver --model-repository" in said
 
 
-def triton_client(script: Path, folder: Path, models: Path) -> None:
+def triton_client(script: Path, folder: Path, models: Path, warm: Path) -> None:
     """Against a stub that speaks Triton's protocol: rows that it flags are those of `at-infer score`."""
     checkpoint(score=PLAIN).save(folder / "ckpt.pt")
-    run_example("bash", EXAMPLES / "triton.sh", folder / "ckpt.pt", folder / "out")
+    run_example("bash", EXAMPLES / "triton.sh", folder / "ckpt.pt", folder / "out", programs=warm)
     data = (
         rows(205).with_row_index("k").with_columns(pl.when(pl.col("k") == 77).then(99.0).otherwise("f01").alias("f01"))
     )
@@ -74,7 +76,7 @@ def triton_client(script: Path, folder: Path, models: Path) -> None:
     np.testing.assert_allclose(list(flagged.values()), expected["score"], rtol=1e-4)
 
 
-def ray_job(script: Path, folder: Path, models: Path) -> None:
+def ray_job(script: Path, folder: Path, models: Path, warm: Path) -> None:
     (folder / "data").mkdir()
     for k in range(2):
         rows(60, seed=k).write_parquet(folder / "data" / f"{k}.parquet")
@@ -82,11 +84,11 @@ def ray_job(script: Path, folder: Path, models: Path) -> None:
     assert (folder / "scores.html").is_file()
 
 
-def tsb_ad(script: Path, folder: Path, models: Path) -> None:
-    assert "highest score in row" in run_example(sys.executable, script, "--max-steps", 5)
+def tsb_ad(script: Path, folder: Path, models: Path, warm: Path) -> None:
+    assert "highest score in row" in run_example(warm / "python", script, "--max-steps", 5)
 
 
-RUNS: dict[str, Callable[[Path, Path, Path], None]] = {
+RUNS: dict[str, Callable[[Path, Path, Path, Path], None]] = {
     "walk_through.py": walk_through,
     "tsb_ad.py": tsb_ad,
     "migrate_published.sh": migrate_published,
@@ -106,6 +108,6 @@ MARKS = {"ray_job.sh": pytest.mark.ray}
         if path.is_file() and path.suffix != ".ipynb"
     ],
 )
-def test_an_example_runs(name: str, tmp_path: Path, models: Path) -> None:
+def test_an_example_runs(name: str, tmp_path: Path, models: Path, warm: Path) -> None:
     assert name in RUNS, f"examples/{name}: say in RUNS how it runs"
-    RUNS[name](EXAMPLES / name, tmp_path, models)
+    RUNS[name](EXAMPLES / name, tmp_path, models, warm)

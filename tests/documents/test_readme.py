@@ -3,7 +3,6 @@
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -158,23 +157,22 @@ def tiny(script: str) -> str:
     return "\n".join(lines)
 
 
-def run(block: Block, folder: Path) -> None:
-    here = Path(sys.executable).parent
+def run(block: Block, folder: Path, warm: Path) -> None:
     if block.language == "python":
-        command = [sys.executable, "-c", block.text]
+        command = [str(warm / "python"), "-c", block.text]
     else:
-        command = ["bash", "-euo", "pipefail", "-c", f"PATH={shlex.quote(str(here))}:$PATH\n{tiny(block.text)}"]
+        command = ["bash", "-euo", "pipefail", "-c", f"PATH={shlex.quote(str(warm))}:$PATH\n{tiny(block.text)}"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, f"{block}:\n{block.text}\n{done.stdout}{done.stderr}"
 
 
 @pytest.fixture(scope="module")
-def after_readme(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def after_readme(tmp_path_factory: pytest.TempPathFactory, warm: Path) -> Path:
     """A folder in which the blocks of the README have run, one after another."""
     folder = tmp_path_factory.mktemp("readme")
     for block in blocks(README):
         if block.runnable:
-            run(block, folder)
+            run(block, folder, warm)
     return folder
 
 
@@ -188,5 +186,5 @@ def test_the_readme_runs(after_readme: Path) -> None:
 @pytest.mark.parametrize(
     "block", [b for page in PAGES if page != README for b in blocks(page) if b.runnable], ids=lambda block: str(block)
 )
-def test_the_other_pages_run_after_it(after_readme: Path, block: Block) -> None:
-    run(block, after_readme)
+def test_the_other_pages_run_after_it(after_readme: Path, block: Block, warm: Path) -> None:
+    run(block, after_readme, warm)

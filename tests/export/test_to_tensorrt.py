@@ -127,14 +127,16 @@ def write_graph(path, nodes, *, inputs=("window",), shape=("batch", 8, 3)):
 # Plans
 
 
-@pytest.mark.parametrize(
-    ("size", "capabilities"),
-    [*(("tiny", [number]) for number in (80, 86, 89, 120, 121)), ("paper", [80, 86, 89, 120])],
-)
-def test_fp32_plans_are_built_for_one_or_several_architectures(tmp_path, onnx_file, size, capabilities):
-    plan_path, described = build(onnx_file(size), tmp_path, capabilities=capabilities)
+@pytest.fixture(scope="module")
+def built(once, onnx_file):
+    """The folder with the tiny plan, built once."""
+    return once("tiny-plan", lambda folder: build(onnx_file("tiny"), folder))
+
+
+def test_fp32_plans_are_built_for_several_architectures(tmp_path, onnx_file):
+    plan_path, described = build(onnx_file("paper"), tmp_path, capabilities=[80, 86, 89, 120])
     assert plan_path.read_bytes().startswith(b"vtrt")
-    assert described.engine["compute_capabilities"] == capabilities
+    assert described.engine["compute_capabilities"] == [80, 86, 89, 120]
 
 
 @pytest.mark.parametrize("mode", ["centred", "calibrated"])
@@ -144,8 +146,8 @@ def test_modes_that_compare_with_the_validation_part_are_built(tmp_path, onnx_fi
 
 
 @pytest.mark.parametrize(("size", "precision"), [("paper", "fp16"), ("tiny", "bf16"), ("paper", "int8")])
-def test_plans_of_lower_precision_are_built_and_are_not_larger(tmp_path, onnx_file, size, precision):
-    full = build(onnx_file(size), tmp_path)[0].stat().st_size
+def test_plans_of_lower_precision_are_built_and_are_not_larger(tmp_path, once, onnx_file, size, precision):
+    full = (once(f"{size}-plan", lambda folder: build(onnx_file(size), folder)) / "model.trt").stat().st_size
     lower = (
         build(onnx_file(size, precision), tmp_path, precision=precision, capabilities=[86, 89, 120])[0].stat().st_size
     )
@@ -162,15 +164,13 @@ def test_by_default_a_plan_serves_every_architecture_but_turing(tmp_path, onnx_f
     assert described.engine["compute_capabilities"] == [80, 86, 89, 120, 121]
 
 
-def test_tf32_is_off_unless_asked_for(tmp_path, onnx_file):
-    assert build(onnx_file("tiny"), tmp_path)[1].engine["tf32"] is False
+def test_tf32_is_off_unless_asked_for(tmp_path, onnx_file, built):
+    assert load_sidecar(built / "model.trt").engine["tf32"] is False
     assert build(onnx_file("tiny"), tmp_path, tf32=True)[1].engine["tf32"] is True
 
 
-def test_the_sidecar_says_what_the_plan_is_made_of(tmp_path, onnx_file):
-    onnx_path = onnx_file("tiny")
-    plan_path, described = build(onnx_path, tmp_path)
-    assert load_sidecar(plan_path) == described
+def test_the_sidecar_says_what_the_plan_is_made_of(onnx_file, built):
+    onnx_path, plan_path = onnx_file("tiny"), built / "model.trt"
     values = json.loads(sidecar_path(plan_path).read_text())
     assert values["batch"] == [1, 32, 256]
     assert values["columns"] == metadata().columns
@@ -188,16 +188,14 @@ def test_the_sidecar_says_what_the_plan_is_made_of(tmp_path, onnx_file):
     ]
 
 
-def test_the_log_of_the_builder_is_kept_without_its_chatter(tmp_path, onnx_file):
-    build(onnx_file("tiny"), tmp_path)
-    log = (tmp_path / "model.trt.log").read_text()
+def test_the_log_of_the_builder_is_kept_without_its_chatter(built):
+    log = (built / "model.trt.log").read_text()
     assert "[INFO] Opset version:    20" in log
     assert "VERBOSE" not in log
 
 
-def test_nothing_else_is_left_beside_the_plan(tmp_path, onnx_file):
-    build(onnx_file("tiny"), tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.trt", "model.trt.json", "model.trt.log"]
+def test_nothing_else_is_left_beside_the_plan(built):
+    assert sorted(path.name for path in built.iterdir()) == ["model.trt", "model.trt.json", "model.trt.log"]
 
 
 def test_kernels_compiled_for_an_older_plan_are_thrown_away(tmp_path, onnx_file):
@@ -318,7 +316,7 @@ def test_a_full_disk_leaves_the_old_plan_with_its_sidecar(tmp_path, onnx_file, m
 
     monkeypatch.setattr(type(plan_path), "write_text", full)
     with pytest.raises(OutputError, match="No space left"):
-        build(onnx_file("paper"), tmp_path)
+        build(onnx_file("tiny"), tmp_path, tf32=True)
     assert load_sidecar(plan_path) == described
 
 

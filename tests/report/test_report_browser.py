@@ -216,10 +216,10 @@ def click_everywhere(browser: Browser) -> None:
         box = browser.run("const b = arguments[0].getBoundingClientRect(); return [b.x, b.y, b.width, b.height]", over)
         for share in (0.0, 0.5, 0.999):
             at = {"x": box[0] + share * box[2], "y": box[1] + share * box[3], "button": "left"}
+            for count in (1, 2):
+                for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+                    browser.command("Input.dispatchMouseEvent", type=kind, clickCount=count, **at)
             for beyond in (at | {"x": box[0] + box[2] + 40}, at | {"x": at["x"] + 1}):
-                for count in (1, 2):
-                    for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
-                        browser.command("Input.dispatchMouseEvent", type=kind, clickCount=count, **at)
                 for kind, where in (
                     ("mousePressed", at),
                     ("mouseMoved", beyond),
