@@ -1,4 +1,4 @@
-"""A program of somebody else that uses every public name; `test_types.py` lets mypy check it, nobody runs it."""
+"""A program of somebody else that uses every public name; mypy checks it, nobody runs it."""
 
 from pathlib import Path
 from typing import assert_type

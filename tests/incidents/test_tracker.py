@@ -130,7 +130,7 @@ def streams(draw: st.DrawFn) -> tuple[Floats, IncidentRules, list[int]]:
     return scores, rules, sorted(draw(st.lists(st.integers(0, len(scores)), max_size=6)))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=150)
 @given(streams(), st.booleans())
 def test_pieces_and_restarts_never_change_the_events(
     stream: tuple[Floats, IncidentRules, list[int]], supported: bool

@@ -16,7 +16,7 @@ FEW = st.sampled_from([0.0, -0.0, 0.25, 0.5, 0.5000001, 1.0, -3.0, 1e-30, float(
 ANY = st.floats(width=32, allow_infinity=False)
 SCORES = arrays.arrays(np.float32, st.integers(1, 60), elements=FEW | ANY)
 BELOW_ALL, ABOVE_ALL = 128, 65_409  # cuts whose values are -inf and the largest float
-quick = settings(max_examples=150, deadline=None)
+quick = settings(max_examples=75)
 
 
 @st.composite

@@ -176,7 +176,7 @@ piece_sizes = st.lists(st.integers(0, 12), min_size=1, max_size=6).filter(any)
 
 
 @given(case=cases(), pieces=piece_sizes)
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_streamed_scores_equal_brute_force(case: Case, pieces: list[int]) -> None:
     scorer = row_scorer(case)
     found = streamed(case, pieces, scorer)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from at_infer.tables import observed
@@ -38,7 +38,6 @@ def test_time_that_stands_still_is_no_clock() -> None:
     assert days(np.zeros(1)) is None
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 50), max_size=5), st.integers(0, 3))
 def test_pieces_do_not_matter(cuts: list[int], seed: int) -> None:
     times = np.cumsum(np.random.default_rng(seed).choice([1.0, 2.0, 50.0], 200)) * MINUTE

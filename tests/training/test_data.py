@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -60,7 +60,7 @@ def gappy_series(draw: st.DrawFn) -> tuple[list[int], list[list[float]]]:
 
 
 @pytest.mark.parametrize("fill", ["forward", "mean"])
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(gappy=gappy_series(), block_cells=st.sampled_from([1, 3, 1 << 20]))
 def test_filling_equals_a_loop_over_cells(
     fill: Fill, gappy: tuple[list[int], list[list[float]]], block_cells: int, tmp_path_factory: pytest.TempPathFactory
@@ -116,7 +116,7 @@ def test_missing_values_are_refused_with_columns_and_counts(write_parquet: Write
         loaded(many)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     lengths=st.lists(st.integers(1, 40), min_size=1, max_size=6),
     window=st.integers(2, 8),
