@@ -49,12 +49,12 @@ def trace_once(once: Once, graph: Any, outputs: Sequence[str]) -> onnx.ModelProt
     modules = [(name, type(module).__name__, module.extra_repr()) for name, module in graph.named_modules()]
     key = hashlib.sha256(repr([modules, list(outputs), facts, graph.network.config]).encode())
     values: dict[tuple[Any, bytes], int] = {}  # tensors that are equal are one in the file, and stay so
-    at = FIRST
+    at, whole = FIRST, all(one.dtype == torch.float32 for one in graph.parameters())  # half precision has few numbers
     for name, tensor in [*numbered.named_parameters(), *numbered.named_buffers()]:
         content = tensor.detach().float().numpy().tobytes()
         key.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         learnt = isinstance(tensor, torch.nn.Parameter) or name in LEARNT
-        if learnt and tensor.dtype == torch.float32 and at + tensor.numel() <= END:
+        if whole and learnt and at + tensor.numel() <= END:
             first = values.setdefault((tensor.shape, content), at)
             key.update(f"{first}".encode())
             tensor.data = torch.arange(first, first + tensor.numel(), dtype=torch.float32).view(tensor.shape)
