@@ -73,24 +73,13 @@ def main() -> None:
 
 def prepare(folder: Path, rows: int, engine: Path | None) -> None:
     """A model and a file."""
-    from at_infer.config import DiscrepancyConfig, ModelConfig, ScoreConfig
-    from benchmarks.models import untrained, write_rows
-    from export.config import ExportConfig
-    from export.pipeline import export_model
+    from benchmarks.models import export_default, write_rows
 
     write_rows(folder / "data.parquet", rows)
     if engine is not None:
         shutil.copy(engine, folder / "model.onnx")
         return
-    model = untrained(
-        ModelConfig(features=FEATURES),
-        ScoreConfig(),
-        DiscrepancyConfig(),
-        windows=100,
-        ratio=0.01,
-        time_column="timestamp",
-    )
-    export_model(model, "0" * 64, folder, ExportConfig(engine="none"))
+    export_default(folder)
 
 
 def turn(folder: Path, output: Path, series: int) -> dict[str, float]:

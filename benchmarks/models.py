@@ -75,6 +75,20 @@ def export(folder: Path, width: int, score: ScoreConfig, layers: int = 3, heads:
     return folder / "model.onnx"
 
 
+def export_default(folder: Path) -> Path:
+    """The graph of the default network with random weights, times in column timestamp; its path."""
+    model = untrained(
+        ModelConfig(features=FEATURES),
+        ScoreConfig(),
+        DiscrepancyConfig(),
+        windows=100,
+        ratio=0.01,
+        time_column="timestamp",
+    )
+    export_model(model, "0" * 64, folder, ExportConfig(engine="none"))
+    return folder / "model.onnx"
+
+
 def write_rows(path: Path, rows: int) -> None:
     """Noise, appended in pieces so that the benchmark itself needs little memory."""
     piece = 1 << 18

@@ -22,10 +22,7 @@ import numpy as np
 import polars as pl
 
 from at_infer import EngineOptions, Scorer
-from at_infer.config import DiscrepancyConfig, ModelConfig, ScoreConfig
-from benchmarks.models import FEATURES, untrained
-from export.config import ExportConfig
-from export.pipeline import export_model
+from benchmarks.models import FEATURES, export_default
 
 
 def main() -> None:
@@ -37,7 +34,10 @@ def main() -> None:
     contestants = tables(args.rows)
     clock: dict[str, list[float]] = {name: [] for name in contestants}
     cpu: dict[str, list[float]] = {name: [] for name in contestants}
-    with tempfile.TemporaryDirectory() as folder, Scorer(model(Path(folder)), engine_options=_batches()) as scorer:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Scorer(export_default(Path(folder)), engine_options=_batches()) as scorer,
+    ):
         expected = scorer.score(contestants["array"]).score  # also warms up
         for turn in range(args.repeats):
             names = list(contestants)
@@ -74,20 +74,6 @@ def tables(rows: int) -> dict[str, Any]:
     else:
         print("pandas and arrow are left out: pip install pandas pyarrow")
     return found
-
-
-def model(folder: Path) -> Path:
-    """The default network with random weights."""
-    checkpoint = untrained(
-        ModelConfig(features=FEATURES),
-        ScoreConfig(),
-        DiscrepancyConfig(),
-        windows=100,
-        ratio=0.01,
-        time_column="timestamp",
-    )
-    export_model(checkpoint, "0" * 64, folder / "model", ExportConfig(engine="none"))
-    return folder / "model" / "model.onnx"
 
 
 def _batches() -> EngineOptions:
