@@ -1,7 +1,7 @@
 """Clocks, power and memory of a GPU: what NVML and tegrastats tell, on machines that have neither."""
 
-import itertools
 import sys
+import threading
 import time
 from types import SimpleNamespace
 
@@ -92,17 +92,22 @@ def test_the_fake_has_no_name_that_nvml_lacks():
 
 
 def test_sensors_are_read_in_the_background_until_the_end(monkeypatch):
-    count = itertools.count()
+    read = []
+
+    def one_more() -> Reading:
+        read.append(threading.current_thread())
+        return Reading(memory_mb=float(len(read)))
+
     monkeypatch.setattr(gpu_sensors, "INTERVAL_S", 0.001)
-    monkeypatch.setattr(gpu_sensors, "open_nvml", lambda: lambda: Reading(memory_mb=float(next(count))))
+    monkeypatch.setattr(gpu_sensors, "open_nvml", lambda: one_more)
     with GpuWatch() as watch:
-        while next(count) < 3:
+        while len(read) < 3:
             time.sleep(0.002)
-    seen = next(count)
-    time.sleep(0.01)
-    assert next(count) == seen + 1
+    (reader,) = set(read)
+    assert reader is not threading.main_thread()
+    assert not reader.is_alive()
     assert watch.facts is not None
-    assert watch.facts.memory_mb is not None
+    assert watch.facts.memory_mb == len(read)  # the largest
 
 
 def test_a_jetson_tells_its_power_mode(tmp_path, monkeypatch):
