@@ -23,7 +23,7 @@ from at_infer.evaluation.evaluate import evaluate
 from at_infer.evaluation.metrics.alarms import point_adjusted
 from at_infer.evaluation.metrics.runs import runs
 from at_infer.tables.labels import read_labelled
-from at_infer.thresholds.choose import choose_for_evaluation
+from at_infer.thresholds.choose_later import choose_for_evaluation
 from benchmarks.peak_memory import peak_mb
 from tests import metric_oracles as oracle
 

@@ -67,7 +67,7 @@ def evaluate(
     from at_infer.evaluation.evaluate import evaluate as run
     from at_infer.evaluation.table import as_text
     from at_infer.tables.labels import read_labelled
-    from at_infer.thresholds.choose import choose_for_evaluation
+    from at_infer.thresholds.choose_later import choose_for_evaluation
     from at_infer.thresholds.rates import rows_a_day
 
     per_day = rows_a_day(rows_per_day, interval)

@@ -16,7 +16,7 @@ from at_infer.evaluation.metrics.ranking import rank
 from at_infer.evaluation.metrics.runs import runs
 from at_infer.evaluation.metrics.vus import BUFFER, THRESHOLDS, volumes
 from at_infer.tables.labels import LabelledRows
-from at_infer.thresholds.choose import ChosenThreshold
+from at_infer.thresholds.chosen import ChosenThreshold
 
 ROC_RATIOS = (0.005, 0.01, 0.015, 0.02, 0.1, 0.2, 0.3)
 """The paper's."""

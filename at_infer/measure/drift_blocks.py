@@ -13,7 +13,7 @@ from at_infer.models.metadata import Metadata
 from at_infer.models.spacing import Times
 from at_infer.models.views import ACTIVITY, FLOOR, NEXT, LinearPrediction, MovingMeans
 from at_infer.scoring.missing import Filler
-from at_infer.thresholds.choose import ChosenThreshold
+from at_infer.thresholds.chosen import ChosenThreshold
 
 Floats = NDArray[np.float32]
 Summary = NDArray[np.float64]

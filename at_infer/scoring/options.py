@@ -12,7 +12,7 @@ from at_infer.models.statistics import IncidentOptions
 from at_infer.tables.columns import BadTime, Columns
 from at_infer.tables.resample import OnGrid
 from at_infer.threads import check_threads
-from at_infer.thresholds.choose import check_threshold
+from at_infer.thresholds.chosen import check_threshold
 
 Explain = Literal["none", "top", "all"]
 ShortSeries = Literal["error", "skip", "pad"]

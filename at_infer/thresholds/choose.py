@@ -1,105 +1,22 @@
-"""The one place that chooses a threshold: for scoring, for an evaluation, for a report."""
+"""The one place that chooses a threshold for scoring."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 from at_infer.config import Align, ScoreConfig
-from at_infer.errors import ConfigError, DataError
+from at_infer.errors import ConfigError
 from at_infer.models.metadata import Metadata
-from at_infer.models.statistics import IncidentOptions, Threshold, ValidationRecord, check_finite, check_ratio
+from at_infer.models.statistics import IncidentOptions, Threshold, ValidationRecord
+from at_infer.thresholds.chosen import ChosenThreshold, by_ratio
 from at_infer.thresholds.false_alarms import IncidentRates, parse_rate, rates_of, rows_per_day_of
-from at_infer.thresholds.quantiles import ValidationScores
 from at_infer.thresholds.ratio import carried_threshold
-from at_infer.thresholds.recorded import (
-    Recorded,
-    kept_scores,
-    read_validation_scores,
-    recorded_in_model,
-    recorded_in_scores,
-)
+from at_infer.thresholds.recorded import kept_scores
 
-ProtocolName = Literal["paper", "published-leaking"]
 USUAL_RATE = "1/day"
 """Default rate of false incidents, where incidents are made and no other threshold is requested."""
 USUAL_RATIO = 0.01
 """Default ratio of the threshold of training."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenThreshold:
-    """A threshold and how it was found."""
-
-    value: float
-    how: str
-    """In words."""
-    ratio: float | None = None
-    """Share of the validation scores above it; None: not known."""
-    validation: ValidationScores | None = None
-    """Scores of the validation rows that are formed as the scores in question, if they are known."""
-    notes: tuple[str, ...] = ()
-    """Notes for the user about the verdicts."""
-    asked_rate: str | None = None
-    """Rate of false incidents that was asked for."""
-    incidents_per_day: float | None = None
-    """False incidents per day that the validation part lets expect; None: not known."""
-    incidents: IncidentOptions = field(default_factory=IncidentOptions)
-    """Rules for incidents: those asked for, and those that the model has counted with."""
-    leaking: bool = False
-    """The threshold has seen the scores it is judged on, as in the published code."""
-
-    def at_ratios(self, ratios: Sequence[float]) -> Iterator[tuple[float, float]]:
-        """Ratio and threshold, if validation scores are known."""
-        if self.validation is not None:
-            for ratio in ratios:
-                yield ratio, self.validation.at_ratio(ratio)
-
-    def to_properties(self) -> dict[str, Any] | None:
-        """Stored validation scores of a scores file."""
-        if self.validation is None:
-            return None
-        known = self.validation
-        return {"levels": known.levels, "quantiles": known.values, "ratio": self.ratio, "rows": known.rows}
-
-    def to_dict(self) -> dict[str, Any]:
-        """For an evaluation, JSON values only."""
-        known = self.validation
-        return {
-            "name": "published-leaking" if self.leaking else "paper",
-            "threshold": self.value,
-            "how": self.how,
-            "ratio": self.ratio,
-            "leaking": self.leaking,
-            "levels": None if known is None else known.levels,
-            "values": None if known is None else known.values,
-        }
-
-
-def check_threshold(threshold: object, ratio: float | None, false_alarms: str | None = None) -> None:
-    """Of options for scoring: a finite number, `auto`, or a ratio or a rate of false incidents instead."""
-    if false_alarms is not None:
-        if threshold is not None or ratio is not None:
-            raise ConfigError("threshold: false alarms, ratio and threshold cannot be combined; give one")
-        parse_rate(false_alarms)
-    if threshold is not None and threshold != "auto":
-        if not isinstance(threshold, float | int):
-            raise ConfigError(f"threshold: {threshold!r} is neither a finite number nor auto")
-        check_finite("threshold", threshold)
-    _check_ratio(ratio, threshold, "threshold")
-
-
-def _check_ratio(ratio: float | None, other: object, name: str) -> None:
-    if ratio is not None:
-        if other is not None:
-            raise ConfigError(f"threshold: {name} and ratio cannot be combined; give one")
-        check_ratio(ratio)
-
-
-# Scoring
 
 
 def choose_for_scoring(
@@ -222,7 +139,7 @@ def _for_scoring(metadata: Metadata, config: ScoreConfig, source: str, wish: _Wi
     elif threshold == "auto":
         return ChosenThreshold(value=kept.by_gap(), how="gap statistic", validation=known, notes=notes)
     elif ratio is not None:
-        value, how = kept.at_ratio(ratio), _by_ratio(ratio, kept)
+        value, how = kept.at_ratio(ratio), by_ratio(ratio, kept)
     else:
         value = carried_threshold(record.threshold, kept.levels, kept.values).value
         how = f"of the same ratio as the one recorded in {source}"
@@ -260,94 +177,3 @@ def _notes(
             f"single windows, as training makes it, flags fewer rows than it should (docs/scoring.md, threshold and "
             f"verdict)"
         )
-
-
-def _by_ratio(ratio: float, known: ValidationScores) -> str:
-    return f"r = {ratio:.4g} of the validation scores of {known.source}"
-
-
-# Evaluation and report
-
-
-def choose_for_evaluation(
-    scores: NDArray[np.float32],
-    properties: Mapping[str, str],
-    *,
-    source: str,
-    ratio: float | None = None,
-    delta: float | None = None,
-    validation: str | None = None,
-    engine: Path | None = None,
-    protocol: ProtocolName = "paper",
-    train_scores: str | None = None,
-) -> ChosenThreshold:
-    """The threshold asked for; without a wish, the one that the file of scores or the model has recorded."""
-    _check_ratio(ratio, delta, "delta")
-    if delta is not None:
-        check_finite("delta", delta)
-    if protocol == "published-leaking":
-        return _leaking(scores, ratio, delta, train_scores)
-    if train_scores is not None:
-        raise ConfigError("train scores: only protocol published-leaking uses them")
-    recorded = _recorded(properties, source, validation, engine)
-    known = recorded.scores
-    if ratio is not None:
-        if known is None:
-            raise DataError(
-                f"{source}: has no validation scores to take r = {ratio:g} from; give scores of validation rows, or "
-                f"the engine"
-            )
-        return ChosenThreshold(value=known.at_ratio(ratio), how=_by_ratio(ratio, known), ratio=ratio, validation=known)
-    value, how = (delta, f"fixed delta {delta:g}") if delta is not None else (recorded.threshold, "")
-    if value is None:
-        raise DataError(
-            f"{source}: has no threshold; give a delta, or a ratio with scores of validation rows or the engine"
-        )
-    share = None if delta is not None else recorded.ratio
-    if share is None and known is not None:
-        share = known.share_above(value)
-    return ChosenThreshold(value=value, how=how or f"recorded in {recorded.source}", ratio=share, validation=known)
-
-
-def _leaking(
-    scores: NDArray[np.float32], ratio: float | None, delta: float | None, train_scores: str | None
-) -> ChosenThreshold:
-    """The published code: a percentile over the scores of the training and of the test rows together."""
-    if train_scores is None or delta is not None:
-        raise ConfigError("protocol: published-leaking needs train scores, and a ratio instead of a delta")
-    ratio = 0.01 if ratio is None else ratio
-    train = read_validation_scores(train_scores).scores
-    assert train is not None
-    return ChosenThreshold(
-        value=float(np.percentile(np.concatenate([train, scores]), 100 - 100 * ratio)),
-        how=f"LEAKING: percentile {100 - 100 * ratio:g} over train and test scores together, as in the published code",
-        ratio=ratio,
-        leaking=True,
-    )
-
-
-def _recorded(properties: Mapping[str, str], source: str, validation: str | None, engine: Path | None) -> Recorded:
-    """Scores: of the validation file, the engine, or the file itself. Threshold: of the file, or the engine."""
-    found = recorded_in_scores(properties, source)
-    if engine is not None:
-        model = recorded_in_model(engine, properties, source)
-        found = Recorded(
-            model.source,
-            found.threshold if found.threshold is not None else model.threshold,
-            model.ratio if found.threshold in (None, model.threshold) else found.ratio,
-            model.scores,
-        )
-    if validation is not None:
-        found = Recorded(validation, found.threshold, None, read_validation_scores(validation))
-    return found
-
-
-def choose_for_report(properties: Mapping[str, str], *, source: str, threshold: float | None) -> float:
-    """The threshold asked for, or the one that the file of scores has recorded."""
-    if threshold is not None:
-        check_finite("threshold", threshold)
-        return threshold
-    recorded = recorded_in_scores(properties, source).threshold
-    if recorded is None:
-        raise DataError(f"{source}: has no threshold; give one")
-    return float(recorded)

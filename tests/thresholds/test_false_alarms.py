@@ -15,7 +15,8 @@ from at_infer.models.metadata import Metadata
 from at_infer.models.spacing import Spacing
 from at_infer.models.statistics import IncidentCurve, IncidentOptions, ValidationRecord
 from at_infer.scoring.options import ScoreOptions
-from at_infer.thresholds.choose import ChosenThreshold, choose_for_scoring
+from at_infer.thresholds.choose import choose_for_scoring
+from at_infer.thresholds.chosen import ChosenThreshold
 from at_infer.thresholds.false_alarms import IncidentRates, parse_rate
 from tests.exported import metadata
 
