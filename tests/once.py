@@ -66,9 +66,11 @@ def trace_once(once: Once, graph: Any, outputs: Sequence[str]) -> onnx.ModelProt
     model = onnx.load(folder / "model.onnx")
     known = np.frombuffer(b"".join(content for _, content in values), np.float32)
     for held in model.graph.initializer:
+        if held.data_type != onnx.TensorProto.FLOAT:
+            continue
         numbers = onnx.numpy_helper.to_array(held)
         numbered_here = (numbers >= FIRST) & (numbers < at)
-        if held.data_type == onnx.TensorProto.FLOAT and numbered_here.any():
+        if numbered_here.any():
             found = numbers.copy()
             found[numbered_here] = known[numbers[numbered_here].astype(np.int64) - FIRST]
             held.raw_data = found.tobytes()

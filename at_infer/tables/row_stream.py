@@ -264,8 +264,8 @@ def other_clock(columns: Columns, dtype: str, source: str) -> str:
     """Why gaps are ignored."""
     usual = "dates and times" if columns.clock == "date" else "numbers"
     return (
-        f"{source}: column {columns.time_column!r} is {dtype}, the model was trained on {usual}; gaps in time are not "
-        f"looked for"
+        f"{source}: column {columns.time_column!r} is {dtype}, the model was trained on {usual}; gaps in time are "
+        f"ignored"
     )
 
 

@@ -239,8 +239,8 @@ def test_a_share_shorter_than_a_window_is_made_longer_and_said(write_parquet: Wr
     assert data.train.series_rows == [23, 11, 15, 80]
     assert data.validation.series_rows == [20, 11, 20]
     assert (
-        "a share of 0.2 of 2 of 4 series is shorter than a window of 10: the last 11 to 20 rows are kept"
-        in " ".join(data.notes)
+        "a share of 0.2 of 2 of 4 series is shorter than a window of 10: the last 11 to 20 rows are used for "
+        "validation instead" in " ".join(data.notes)
     )
 
 
