@@ -99,7 +99,7 @@ def test_rows_of_another_level_are_scaled_by_the_scaler_of_the_teacher(
             r"a student of \d+ weights is not smaller than its teacher, which has",
         ),
         ({"heads": 3}, "3 heads do not divide a width of 8"),
-        ({"ratio": 2.0}, "2 is not a share"),
+        ({"ratio": 2.0}, "2 is not a fraction"),
         ({"max_steps": 0}, "max_steps: 0 is too small"),
     ],
 )
@@ -130,7 +130,7 @@ def test_the_command_turns_a_published_checkpoint_into_a_small_one(
     data = write_parquet("rows.parquet", **{f"f{i}": rng.normal(size=600) for i in range(5)})
     small = tmp_path / "small.pt"
     words = ["distil", PUBLISHED, data, "-o", small, "--width", 8, "--max-steps", 5, "--threads", 1]
-    assert "does not tell its window" in run_cli(*words, "--published").err
+    assert "has no window length" in run_cli(*words, "--published").err
     assert not small.exists()
     done: Answer = run_cli(*words, "--published", "--window", 50)
     assert done.code == 0, done.err

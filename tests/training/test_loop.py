@@ -452,12 +452,12 @@ def test_a_loss_that_stops_being_finite_later_leaves_no_state_either(
     data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "x.resume.pt"
-    real = loop._Run._step
+    real = loop._Run._noisy
 
-    def diverging(self: Any, x: torch.Tensor) -> Any:
-        return real(self, x * float("nan") if self.state.position.step == 13 else x)
+    def diverging(self: Any, x: torch.Tensor, noise: float) -> Any:
+        return real(self, x * float("nan") if self.state.position.step == 13 else x, noise)
 
-    monkeypatch.setattr(loop._Run, "_step", diverging)
+    monkeypatch.setattr(loop._Run, "_noisy", diverging)
     with pytest.raises(DataError, match=r"the loss is not finite after step 1[4-8]"):
         trained(data, resume_path=path)
     assert not path.exists()
