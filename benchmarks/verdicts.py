@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from at_infer.config import ExportPrecision, ScoreMode
 from at_infer.errors import AtInferError
+from at_infer.evaluation.metrics.ranking import spearman
 from at_infer.scoring.options import EngineOptions
 from at_infer.scoring.score_file import score_file
 from export.config import ExportConfig
-from export.parity import spearman
 from export.pipeline import export_model
 from training.checkpoint import Checkpoint
 

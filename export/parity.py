@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 
 from at_infer.errors import ExportError
+from at_infer.evaluation.metrics.ranking import spearman
 from at_infer.models.criterion import fusion_rows
 from at_infer.models.fusion import fuse_windows
 from export.graphs import AssociationsGraph, ScoreGraph
@@ -68,22 +69,6 @@ def agreement(found: Floats, expected: Floats, threshold: float) -> dict[str, fl
         "spearman": _figure(spearman(found.ravel(), expected.ravel())),
         "verdicts_changed": _figure(((found > threshold) != (expected > threshold)).mean()),
     }
-
-
-def spearman(a: Floats, b: Floats) -> float:
-    """Rank correlation, equal values sharing their mean rank; 1 for two constants."""
-    ranks_a, ranks_b = _ranks(a), _ranks(b)
-    if np.ptp(ranks_a) == 0 or np.ptp(ranks_b) == 0:
-        return float(np.ptp(a) == np.ptp(b))
-    return float(np.corrcoef(ranks_a, ranks_b)[0, 1])
-
-
-def _ranks(values: Floats) -> Doubles:
-    values = np.where(np.abs(values) < 1e-30, 0, values)  # a softmax that underflows ends in noise
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    ranks: Doubles = ((last - counts + 1 + last) / 2)[place]
-    return ranks
 
 
 def _finite(case: str, found: Outputs, expected: Outputs) -> None:

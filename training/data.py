@@ -7,6 +7,7 @@ import numpy as np
 
 from at_infer.config import Fill, SeasonChoice
 from at_infer.errors import ConfigError, DataError
+from at_infer.models.knowledge import Knowledge
 from at_infer.models.season import Season
 from at_infer.models.spacing import Grid, Spacing, check_max_gap, grid_max_gap
 from at_infer.models.statistics import Scaler
@@ -41,6 +42,8 @@ class DataConfig:
     """Subtract a daily profile from the columns that show one, from none, or from all."""
     known_season: Season | None = None
     """Of weights to start from: its columns are taken again, with a new profile if the rows suffice."""
+    prepared_for: Knowledge | None = None
+    """A model whose scaler, season and spacing are taken as they are; None: they are learnt from the rows."""
     max_gap: int | None = None
     """More usual steps than this between two rows are a gap, which windows never cross; None: 3, 0: there are none."""
     grid: Grid | None = None
@@ -121,7 +124,10 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
         other = table
         train_spans, validation_spans, notes = _split(_series_spans(table), config.validation, window)
     series_spans = train_spans
-    spacing, spacing_notes = learn_spacing(table, series_spans, config.max_gap, config.grid)
+    known = config.prepared_for
+    spacing, spacing_notes = (
+        learn_spacing(table, series_spans, config.max_gap, config.grid) if known is None else (known.spacing, [])
+    )
     train_spans, validation_spans = (
         cut_at_gaps(part, spans, spacing) for part, spans in ((table, train_spans), (other, validation_spans))
     )
@@ -152,14 +158,18 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
             f"{describe_step(spacing)}) in the training part: windows do not cross them"
         )
     parts = [table] if other is table else [table, other]
-    season, season_found = choose_season(table, series_spans, config.season, config.known_season)
+    season, season_found = (
+        choose_season(table, series_spans, config.season, config.known_season)
+        if known is None
+        else (known.season, "none" if known.season is None else "that of the model")
+    )
     if season is not None:
         for part in parts:
             subtract_season(part, season)
     if config.fill == "forward":
         for part in parts:
             fill_forward(part, cut_at_gaps(part, _series_spans(part), spacing))
-    scaler = fit_scaler(table, train_spans)
+    scaler = fit_scaler(table, train_spans) if known is None else known.scaler
     for part in parts:
         scale_rows(part, scaler)
     return TrainingData(

@@ -1,4 +1,7 @@
-"""Where training runs, and how the CPU treats denormal floats."""
+"""Where training runs, with how many threads, and how the CPU treats denormal floats."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -33,3 +36,30 @@ def flush_denormals() -> None:
     Worker threads inherit the setting from the thread that starts them, so call it before the first operation.
     """
     torch.set_flush_denormal(True)
+
+
+@contextmanager
+def computing(threads: int | None) -> Iterator[None]:
+    """While this is open, so many CPU threads (None: as it is) compute without denormals; then all is as before."""
+    before = torch.get_num_threads()
+    flush_denormals()
+    try:
+        if threads is not None:
+            torch.set_num_threads(threads)
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def out_of_memory(batch_size: int) -> Iterator[None]:
+    """A network or batch that does not fit is the user's choice."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+            raise ConfigError(
+                f"training: out of memory; lower `batch_size` ({batch_size}), `width` or `window`"
+            ) from None
+        raise

@@ -1,23 +1,25 @@
 """fit(): from windows to a checkpoint, resumable at any step."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from at_infer.config import Fill, ModelConfig, ScoreConfig, Strategy, TrainConfig
-from at_infer.errors import ConfigError, DataError
+from at_infer.errors import DataError
 from at_infer.interrupt import Interrupt
 from training.checkpoint import Checkpoint
-from training.data import TrainingData, Windows
-from training.device import check_device
+from training.data import TrainingData
+from training.device import check_device, out_of_memory
 from training.finish import finish
+from training.lesson import Lesson, Taught
 from training.model import AnomalyTransformer
 from training.objective import Objective, objective
 from training.parent import Parent
@@ -61,23 +63,31 @@ def fit(
     resume_path: Path | None = None,
     resume: bool = False,
     parent: Parent | None = None,
+    lesson: Lesson | None = None,
     begin: Callable[[bool], None] = lambda _resumed: None,
     observe: Observer = lambda _: None,
 ) -> Checkpoint:
     """Train, keep the weights of the best evaluation, and record their scores on the validation part.
 
-    With `parent` the network starts from known weights; it sees the rows as `data` scaled them. With `resume_path` the
-    state is kept there while training runs; with `resume` it is continued from there.
-    `begin` is told, before the first step, whether it is.
+    With `parent` the network starts from known weights; it sees the rows as `data` scaled them. With `lesson` it learns
+    what a teacher makes of windows instead. With `resume_path` the state is kept there while training runs; with
+    `resume` it is continued from there. `begin` is told, before the first step, whether it is.
     """
-    with _out_of_memory(train_config.batch_size):
-        run = _Run(data, model_config, train_config, device, resume_path, parent)
+    with out_of_memory(train_config.batch_size):
+        run = _Run(data, model_config, train_config, device, resume_path, parent, lesson)
         resumed = resume and resume_path is not None and resume_path.exists()
         if resumed:
             run.restore()
         begin(resumed)
         run.train(observe)
         return run.finish(score_config, ratio, fill)
+
+
+class _Part(NamedTuple):
+    """Rows, and where windows start, on the device."""
+
+    values: Tensor
+    starts: Tensor
 
 
 class _Run:
@@ -91,9 +101,10 @@ class _Run:
         device: str,
         resume_path: Path | None,
         parent: Parent | None,
+        lesson: Lesson | None = None,
     ) -> None:
         config.discrepancy.check_layers(model_config.layers)
-        self.data, self.config, self.resume_path = data, config, resume_path
+        self.data, self.config, self.resume_path, self.lesson = data, config, resume_path, lesson
         self.parent_sha256 = None if parent is None else parent.sha256
         self.device = check_device(device, config)
         torch.manual_seed(config.seed)
@@ -102,7 +113,11 @@ class _Run:
             parent.check(model_config, data.columns)
             network.load_state_dict(parent.checkpoint.state_dict)
         self.forward, self.prior = torch.compile(network) if config.compile else network, model_config.prior
-        self.steps_per_epoch = -(-len(data.train.starts) // config.batch_size)
+        learnt, validation = self._move(data)
+        self.validation_values = validation.values
+        self.learnt: _Part | Taught = learnt if lesson is None else lesson.train
+        self.judged: _Part | Taught = validation if lesson is None else lesson.validation
+        self.steps_per_epoch = -(-len(self.learnt.starts) // config.batch_size)
         self.schedule = Schedule(config, self.steps_per_epoch)
         self.state = TrainingState(
             network,
@@ -112,23 +127,22 @@ class _Run:
             history=torch.zeros(self.schedule.budget, 2, device=self.device),
             best=_copy(network.state_dict()),
         )
-        self.values, self.train_starts, self.validation_values, starts = self._move(data)
+        starts = self.judged.starts
         if config.evaluate_every is not None and len(starts) > MOST_EVALUATED:
             starts = starts[torch.linspace(0, len(starts) - 1, MOST_EVALUATED, device=self.device).long()]
         self.evaluated_starts = starts
         self.data_sha256 = data.fingerprint()
         self.window_steps = torch.arange(model_config.window, device=self.device)
 
-    def _move(self, data: TrainingData) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _move(self, data: TrainingData) -> tuple[_Part, _Part]:
         """Data go to the device once; validation rows of the same file are not copied again."""
 
-        def tensors(part: Windows) -> tuple[Tensor, Tensor]:
-            return torch.from_numpy(part.values).to(self.device), torch.from_numpy(part.starts).to(self.device)
+        def move(array: NDArray[Any]) -> Tensor:
+            return torch.from_numpy(array).to(self.device)
 
-        values, starts = tensors(data.train)
-        if data.validation.values is data.train.values:
-            return values, starts, values, torch.from_numpy(data.validation.starts).to(self.device)
-        return values, starts, *tensors(data.validation)
+        train, same = move(data.train.values), data.validation.values is data.train.values
+        validation = train if same else move(data.validation.values)
+        return _Part(train, move(data.train.starts)), _Part(validation, move(data.validation.starts))
 
     def train(self, observe: Observer) -> None:
         """Steps and evaluations until the schedule ends."""
@@ -151,7 +165,7 @@ class _Run:
             batch = order[first : first + self.config.batch_size]
             for group in state.optimizer.param_groups:
                 group["lr"] = self.schedule.learning_rate(position)
-            losses = self._step(self._windows(self.values, self.train_starts[batch]))
+            losses = self._step(self.learnt.starts[batch])
             state.history[position.step, 0] = losses.reconstruction
             state.history[position.step, 1] = losses.discrepancy
             position.step += 1
@@ -167,7 +181,7 @@ class _Run:
 
     def _order(self, epoch: int) -> Tensor:
         """Every training window once, in an order of its own for each epoch."""
-        order = np.random.default_rng([self.config.seed, epoch]).permutation(len(self.train_starts))
+        order = np.random.default_rng([self.config.seed, epoch]).permutation(len(self.learnt.starts))
         return torch.from_numpy(order).to(self.device)
 
     def _stop_if_asked(self) -> None:
@@ -176,8 +190,8 @@ class _Run:
             self.save()
             raise KeyboardInterrupt
 
-    def _step(self, x: Tensor) -> Objective:
-        losses = self._losses(x, self._noisy(x), self.config.strategy, self.config.lambda_)
+    def _step(self, starts: Tensor) -> Objective:
+        losses = self._losses(self.learnt, starts, self.config.strategy, self.config.lambda_, noise=self.config.noise)
         state = self.state
         state.optimizer.zero_grad(set_to_none=True)
         state.scaler.scale(losses.loss).backward()
@@ -185,18 +199,24 @@ class _Run:
         state.scaler.update()
         return losses
 
-    def _noisy(self, x: Tensor) -> Tensor:
+    def _noisy(self, x: Tensor, noise: float) -> Tensor:
         """What the network sees of training windows; the noise follows from the step, so that a run can be resumed."""
-        if not self.config.noise:
+        if not noise:
             return x
         random = np.random.default_rng([self.config.seed, self.state.position.step, x.shape[-1]])
-        scale = self.config.noise * random.random((len(x), 1, 1), np.float32)
+        scale = noise * random.random((len(x), 1, 1), np.float32)
         return x + torch.from_numpy(scale * random.standard_normal(x.shape, np.float32)).to(x)
 
-    def _losses(self, x: Tensor, seen: Tensor, strategy: Strategy, lambda_: float) -> Objective:
-        """Of windows x, reconstructed from what is seen of them."""
+    def _losses(
+        self, of: _Part | Taught, starts: Tensor, strategy: Strategy, lambda_: float, noise: float = 0.0
+    ) -> Objective:
+        """Of windows, reconstructed from what is seen of them."""
+        places = starts[:, None] + self.window_steps
+        x = of.values[places]  # (B,N,F)
         with self._autocast():
-            x_hat, associations = self.forward(seen)
+            x_hat, associations = self.forward(self._noisy(x, noise))
+        if self.lesson is not None and isinstance(of, Taught):
+            return self.lesson.objective(of, places, x, x_hat, associations, self.prior)
         return objective(
             x,
             x_hat,
@@ -213,7 +233,8 @@ class _Run:
         progress = self._progress(windows_per_s)
         progress.validation = self._validate()
         self._require_finite("validation loss", progress.validation.values())
-        progress.best = self.schedule.evaluated(position, progress.validation["reconstruction"])
+        counted = ("reconstruction",) if self.lesson is None else ("reconstruction", "discrepancy")
+        progress.best = self.schedule.evaluated(position, sum(progress.validation[name] for name in counted))
         progress.steps = self.schedule.end(position)
         if progress.best:
             state.best = _copy(state.network.state_dict())
@@ -234,14 +255,10 @@ class _Run:
         total = {"reconstruction": 0.0, "discrepancy": 0.0}
         for starts in self.evaluated_starts.split(self.config.batch_size):
             self._stop_if_asked()
-            x = self._windows(self.validation_values, starts)
-            losses = self._losses(x, x, "reconstruction", 0.0)
+            losses = self._losses(self.judged, starts, "reconstruction", 0.0)
             total["reconstruction"] += losses.reconstruction.item() * len(starts)
             total["discrepancy"] += losses.discrepancy.item() * len(starts)
         return {name: value / len(self.evaluated_starts) for name, value in total.items()}
-
-    def _windows(self, values: Tensor, starts: Tensor) -> Tensor:
-        return values[starts[:, None] + self.window_steps]  # (B,N,F)
 
     def _autocast(self) -> AbstractContextManager[object]:
         if self.config.precision == "fp32":
@@ -308,19 +325,6 @@ class _Run:
             data_sha256=self.data_sha256,
             parent_sha256=self.parent_sha256,
         )
-
-
-@contextmanager
-def _out_of_memory(batch_size: int) -> Iterator[None]:
-    """A network or batch that does not fit is the user's choice."""
-    try:
-        yield
-    except RuntimeError as error:
-        if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
-            raise ConfigError(
-                f"training: out of memory; lower `batch_size` ({batch_size}), `width` or `window`"
-            ) from None
-        raise
 
 
 def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:

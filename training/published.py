@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from at_infer.config import DiscrepancyConfig, ModelConfig, ScoreConfig
+from at_infer.config import DiscrepancyConfig, Fill, ModelConfig, ScoreConfig
 from at_infer.errors import CheckpointError, ConfigError
 from at_infer.thresholds.quantiles import QUANTILE_LEVELS
 from training.checkpoint import Checkpoint, read_tensors
@@ -57,6 +57,7 @@ def published_checkpoint(
     series_column: str | None = None,
     score: ScoreConfig,
     ratio: float = 0.01,
+    fill: Fill = "error",
 ) -> Checkpoint:
     """A full checkpoint from a published one and the data it was trained on.
 
@@ -64,7 +65,9 @@ def published_checkpoint(
     and so do the scores that give the threshold: never from a test set.
     """
     network = load_published(path, window=window, heads=heads)
-    config = DataConfig(source=source, columns=columns, exclude=exclude, series_column=series_column, validation=source)
+    config = DataConfig(
+        source=source, columns=columns, exclude=exclude, series_column=series_column, validation=source, fill=fill
+    )
     data = load(config, window=window)
     if len(data.columns) != network.config.features:
         raise CheckpointError(
@@ -89,7 +92,7 @@ def published_checkpoint(
         time_column=None,
         series_column=series_column,
         scaler=data.scaler,
-        fill="error",
+        fill=fill,
         discrepancy=discrepancy,
         score=score,
         quantile_levels=list(QUANTILE_LEVELS),

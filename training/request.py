@@ -14,7 +14,7 @@ from at_infer.threads import check_threads
 from at_infer.training_options import NetworkOptions, RecordedScore, TrainingOptions, preset_name
 from training.checkpoint import Checkpoint
 from training.data import DataConfig, TrainingData, load
-from training.device import check_device, flush_denormals
+from training.device import check_device, computing
 from training.loop import Observer, fit
 from training.parent import Parent
 
@@ -30,6 +30,8 @@ class Start:
     threads: int
     parent: Parent | None
     """Whose weights it starts from."""
+    teacher: Parent | None = None
+    """Whose scores it learns."""
     resumed: bool = False
 
 
@@ -78,11 +80,7 @@ class Request:
         score = self.score.config(None if known is None else known.score)
         device = str(check_device(self.device, train))
         config = self._data(preset, known)
-        threads = torch.get_num_threads()
-        flush_denormals()
-        try:
-            if self.threads is not None:
-                torch.set_num_threads(self.threads)
+        with computing(self.threads):
             data = load(config, window=model.window, stride=train.stride)
             start = Start(
                 data=data,
@@ -106,9 +104,6 @@ class Request:
                 begin=lambda resumed: begin(replace(start, resumed=resumed)),
                 observe=observe,
             )
-        finally:
-            torch.set_flush_denormal(False)
-            torch.set_num_threads(threads)
 
     def _data(self, preset: str, known: Checkpoint | None) -> DataConfig:
         """Columns, keys and season are those of the checkpoint to start from, unless others are named."""

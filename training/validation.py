@@ -90,6 +90,26 @@ def measure_validation(
     return MeasuredValidation(records, replace(normal, views=views))
 
 
+def whole_scores(
+    network: AnomalyTransformer,
+    values: Tensor,
+    starts: Ints,
+    series_rows: Sequence[int],
+    *,
+    discrepancy: DiscrepancyConfig,
+    score: ScoreConfig,
+    normal: Normal,
+    batch_size: int = 32,
+) -> Floats:
+    """Scores of the rows that windows cover, series after series, by a model whose statistics are known."""
+    run = RowsByNetwork(network, values, discrepancy, normal, score, batch_size)
+    whole = run.whole(starts).split(series_rows)
+    if score.mode != "fusion":
+        return _smoothed(whole, score.mode, score.smooth, causal=False)
+    assert normal.views is not None
+    return _fused(whole, normal.views, score, causal=False)
+
+
 def _measure_views(learnt: Sequence[Floats], whole: Sequence[Scored], live: Sequence[Scored]) -> ViewStatistics:
     """Linear predictions, and validation statistics of each view."""
     predictions = [(fitted := fit_linear(learnt, lags), _usual_error(fitted, lags, whole)) for lags in (NEXT, AHEAD)]

@@ -37,7 +37,7 @@ def measure_normal(
     ones = torch.ones(network.config.features, device=values.device)
     squares = {kind: torch.zeros_like(ones, dtype=torch.float64) for kind in (plain, centred)}
     kept: dict[HeadRule, list[Tensor]] = {rule: [] for rule in head_rules(discrepancy)}
-    for difference, found in _run(network, values, starts, discrepancy, batch_size):
+    for difference, found in run_windows(network, values, starts, discrepancy, batch_size):
         for kind, total in squares.items():
             total += feature_errors(difference, kind, ones).double().sum((0, 1))
         for rule, of_batch in found.items():
@@ -67,7 +67,7 @@ def window_parts(
     error: dict[ErrorKind, list[Tensor]] = {kind: [] for kind in kinds}
     kept: dict[HeadRule, list[Tensor]] = {rule: [] for rule in head_rules(discrepancy)}
     differences = []
-    for difference, found in _run(network, values, starts, discrepancy, batch_size):
+    for difference, found in run_windows(network, values, starts, discrepancy, batch_size):
         differences.append(difference.cpu())
         for kind, of_kind in error.items():
             of_kind.append(feature_errors(difference, kind, weights[kind]).mean(-1).cpu())
@@ -80,7 +80,7 @@ def window_parts(
     )
 
 
-def _run(
+def run_windows(
     network: AnomalyTransformer, values: Tensor, starts: Tensor, discrepancy: DiscrepancyConfig, batch_size: int
 ) -> Iterator[tuple[Tensor, dict[HeadRule, Tensor]]]:
     """Batch by batch, x_hat - x (B,N,F) and AssDis (B,N) by either head rule."""

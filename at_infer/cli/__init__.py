@@ -12,6 +12,7 @@ from at_infer import __version__
 from at_infer.cli.bench import bench
 from at_infer.cli.completion import answer_shells, completion
 from at_infer.cli.demo import demo
+from at_infer.cli.distil import distil
 from at_infer.cli.doctor import doctor
 from at_infer.cli.drift import drift
 from at_infer.cli.evaluate import evaluate
@@ -68,6 +69,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(generate)
 app.command()(train)
+app.command()(distil)
 app.command()(export)
 app.command()(score)
 app.command()(watch)

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from at_infer.cli.options import engine_option, panel
+from at_infer.cli import published_options as given
+from at_infer.cli.options import engine_option, panel, split_names
 from at_infer.cli.terminal import say, show
-from at_infer.config import ExportPrecision, ScoreConfig, ScoreMode
-from at_infer.errors import CheckpointError, ConfigError, MissingExtraError, OutputError
+from at_infer.config import ExportPrecision, ScoreMode
+from at_infer.errors import CheckpointError, MissingExtraError, OutputError
 from at_infer.installed import check_own_packages, install_extra
 from at_infer.threads import let_threads_sleep
 
 if TYPE_CHECKING:
     from export.graphs import Output
-    from training.checkpoint import Checkpoint
 
-graph_option, check_option, published_option = panel("Graph"), panel("Parity check"), panel("Published checkpoints")
+graph_option, check_option = panel("Graph"), panel("Parity check")
 
 
 def export(
@@ -72,20 +72,14 @@ def export(
     ] = None,
     atol: Annotated[float | None, check_option(help="Absolute tolerance, for all outputs.")] = None,
     rtol: Annotated[float | None, check_option(help="Relative tolerance, for all outputs.")] = None,
-    published: Annotated[
-        bool, published_option("--published", help="The checkpoint is one of thuml/Anomaly-Transformer.")
-    ] = False,
-    window: Annotated[int | None, published_option(help="Its window length, which the file does not contain.")] = None,
-    heads: Annotated[int | None, published_option(help="Its number of heads; checked against the file.")] = None,
-    scale_from: Annotated[
-        str | None, published_option(help="Parquet it was trained on, for scaler and threshold.")
-    ] = None,
-    columns: Annotated[str | None, published_option(help="Its columns in that file, comma separated.")] = None,
-    exclude: Annotated[str | None, published_option(help="Columns of that file that are not features.")] = None,
-    series_column: Annotated[
-        str | None, published_option(help="Column of that file that identifies the series.")
-    ] = None,
-    ratio: Annotated[float, published_option(help="Threshold: fraction of that file's rows above it.")] = 0.01,
+    published: given.Published = False,
+    window: given.Window = None,
+    heads: given.Heads = None,
+    scale_from: given.ScaleFrom = None,
+    columns: given.Columns = None,
+    exclude: given.Exclude = None,
+    series_column: given.SeriesColumn = None,
+    ratio: Annotated[float, given.published_option(help="Threshold: fraction of that file's rows above it.")] = 0.01,
 ) -> None:
     """Export a checkpoint to ONNX, and to a TensorRT plan where one can be built.
 
@@ -124,7 +118,7 @@ def export(
         score_mode=score_mode,
         outputs=None
         if outputs is None
-        else cast("tuple[Output, ...]", tuple(_names(outputs))),  # it rejects other names
+        else cast("tuple[Output, ...]", tuple(split_names(outputs))),  # it rejects other names
         data=check_data or calibration,
         calibration=calibration,
         engine=engine,
@@ -138,14 +132,19 @@ def export(
         rtol=rtol,
     )
     if published:
-        source = _load_published(
-            checkpoint, window, heads, scale_from, columns, exclude, series_column, ratio, score_mode
+        source = given.read_published(
+            checkpoint,
+            window=window,
+            heads=heads,
+            scale_from=scale_from,
+            columns=columns,
+            exclude=exclude,
+            series_column=series_column,
+            ratio=ratio,
+            score_mode=score_mode,
         )
     else:
-        given = {"--window": window, "--heads": heads, "--scale-from": scale_from, "--columns": columns}
-        for option, value in given.items():
-            if value is not None:
-                raise ConfigError(f"{option}: is for --published checkpoints; {checkpoint} contains it")
+        given.refuse_unless_published(checkpoint, window=window, heads=heads, scale_from=scale_from, columns=columns)
         from training.checkpoint import Checkpoint
 
         source = Checkpoint.load(checkpoint)
@@ -165,40 +164,6 @@ def export(
     if report.no_engine is not None:
         show(report.no_engine)
     show(f"next: at-infer score data.parquet --engine {report.files[0].path} -o scores.parquet")
-
-
-def _names(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _load_published(
-    path: Path,
-    window: int | None,
-    heads: int | None,
-    scale_from: str | None,
-    columns: str | None,
-    exclude: str | None,
-    series_column: str | None,
-    ratio: float,
-    score_mode: ScoreMode | None,
-) -> "Checkpoint":
-    from training.published import published_checkpoint
-
-    if window is None:
-        raise ConfigError(f"--window: {path} has no window length; pass --window 100 if it is the paper's")
-    if scale_from is None:
-        raise ConfigError(f"--scale-from: {path} has no scaler; pass the Parquet file it was trained on")
-    return published_checkpoint(
-        path,
-        scale_from,
-        window=window,
-        heads=heads,
-        columns=None if columns is None else _names(columns),
-        exclude=() if exclude is None else tuple(_names(exclude)),
-        series_column=series_column,
-        score=ScoreConfig(mode=score_mode or "published"),
-        ratio=ratio,
-    )
 
 
 def _print_files(rows: list[dict[str, Any]]) -> None:

@@ -12,6 +12,11 @@ def panel(title: str) -> Callable[..., Any]:
     return partial(typer.Option, rich_help_panel=title)
 
 
+def split_names(text: str) -> list[str]:
+    """Names separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 input_option, score_option, run_option = panel("Input"), panel("Score and threshold"), panel("Run")
 engine_option, output_option = panel("Engine"), panel("Output")
 rate_option = panel("Rates")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from at_infer.cli import train_options as given
-from at_infer.cli.options import LogFormat, run_option
+from at_infer.cli.options import LogFormat, run_option, split_names
 from at_infer.cli.scoring_options import number_of_steps
 from at_infer.cli.terminal import set_log_format
 from at_infer.config import PRESETS, Precision
@@ -59,13 +59,13 @@ def train(
     normalise_errors: given.NormaliseErrors = None,
     level: given.Level = None,
     ratio: given.Ratio = 0.01,
-    device: Annotated[str, run_option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: given.Device = "auto",
     precision: Annotated[Precision | None, run_option(help="Autocast type, on CUDA.", show_default="fp32")] = None,
     compile_: Annotated[bool, run_option("--compile", help="torch.compile, on CUDA.")] = False,
-    threads: Annotated[int | None, run_option(help="CPU threads. Default: all.", envvar="AT_INFER_THREADS")] = None,
+    threads: given.Threads = None,
     resume: Annotated[bool, run_option("--resume", help="Continue a stopped run.")] = False,
-    overwrite: Annotated[bool, run_option("--overwrite", help="Replace an existing checkpoint.")] = False,
-    log_json: Annotated[bool, run_option("--log-json", help="Progress as JSON lines on stdout.")] = False,
+    overwrite: given.Overwrite = False,
+    log_json: given.LogJson = False,
     log_format: LogFormat = "text",
 ) -> None:
     """Train an Anomaly Transformer on the rows of a Parquet file.
@@ -139,11 +139,11 @@ def train(
 
     request = Request(
         source=data,
-        columns=_names(columns),
-        exclude=tuple(_names(exclude) or ()),
+        columns=None if columns is None else split_names(columns),
+        exclude=() if exclude is None else tuple(split_names(exclude)),
         time_column=time_column,
         series_column=series_column,
-        validation=_share_or_file(validation),
+        validation=given.share_or_file(validation),
         fill=fill,
         season=season,
         max_gap=number_of_steps(max_gap),
@@ -166,14 +166,3 @@ def train(
             raise KeyboardInterrupt(kept if resume_path.exists() else "nothing was written") from None
         resume_path.unlink(missing_ok=True)
         log.done(checkpoint, output)
-
-
-def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _share_or_file(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text

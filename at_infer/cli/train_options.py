@@ -1,10 +1,10 @@
-"""Options of `at-infer train`: data, network, training and score."""
+"""Options of `at-infer train`: data, network, training, score and run."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 from at_infer import config
-from at_infer.cli.options import panel, score_option
+from at_infer.cli.options import panel, run_option, score_option
 
 data_option, model_option, training_option = panel("Data"), panel("Model"), panel("Training")
 DEFAULT = config.TrainConfig()
@@ -162,3 +162,16 @@ Level = Annotated[
     ),
 ]
 Ratio = Annotated[float, score_option(help="Threshold: fraction of the validation rows above it.")]
+
+Device = Annotated[str, run_option(help="auto, cpu, cuda or mps.")]
+Threads = Annotated[int | None, run_option(help="CPU threads. Default: all.", envvar="AT_INFER_THREADS")]
+Overwrite = Annotated[bool, run_option("--overwrite", help="Replace an existing checkpoint.")]
+LogJson = Annotated[bool, run_option("--log-json", help="Progress as JSON lines on stdout.")]
+
+
+def share_or_file(validation: str) -> float | str:
+    """What --validation says."""
+    try:
+        return float(validation)
+    except ValueError:
+        return validation

@@ -89,6 +89,12 @@ class _TextLog:
                 f"starting from the weights of {at.parent.source}; scaler, validation statistics and thresholds are "
                 "those of the new rows"
             )
+        if at.teacher is not None:
+            theirs = at.teacher.checkpoint.model
+            self._say(
+                f"learning the scores of {at.teacher.source}: {theirs.width} wide, {_count(theirs.heads, 'head')}, "
+                f"{_count(theirs.layers, 'layer')}; losses are differences from what it makes of windows of these rows"
+            )
         if at.resumed:
             self._say("continuing where the last run was stopped")
         self.bar.start()
@@ -142,6 +148,8 @@ class _TextLog:
             f"{printable(str(path))}: best weights after step {summary['best_step']} of {summary['steps']}",
             markup=False,
         )
+        for line in _agreement(checkpoint):
+            out.print(line, markup=False)
 
 
 class _JsonLog:
@@ -161,6 +169,7 @@ class _JsonLog:
             device=at.device,
             threads=at.threads,
             parent_sha256=None if at.parent is None else at.parent.sha256,
+            teacher_sha256=None if at.teacher is None else at.teacher.sha256,
             resumed=at.resumed,
         )
 
@@ -193,7 +202,32 @@ def _summary(checkpoint: "Checkpoint") -> dict[str, Any]:
         "threshold": whole.threshold.value,
         "causal_threshold": live.threshold.value if live.align == "last" else None,
         "ratio": whole.threshold.ratio,
+        **{name: checkpoint.train[name] for name in ("agreement", "times_as_fast") if name in checkpoint.train},
     }
+
+
+ENOUGH = 0.95
+"""Rank correlation from which on a student counts as one that gives the scores of its teacher."""
+
+
+def _agreement(student: "Checkpoint") -> Iterator[str]:
+    """With its teacher, if it has one, and what to do if it is low."""
+    train = student.train
+    if "agreement" not in train:
+        return
+    found, steps = train["agreement"], train["evaluations"][-1]["step"]
+    yield (
+        f"agreement with the teacher on {found['rows']} validation rows: rank correlation {found['spearman']:.3f}, "
+        f"{found['same_verdicts']:.2%} of verdicts equal, {found['shared_alarms']:.0%} of its alarms shared; with "
+        f"made-up faults {found['disturbed_spearman']:.3f}, {found['disturbed_same_verdicts']:.2%}, "
+        f"{found['disturbed_shared_alarms']:.0%}; {train['times_as_fast']:.1f} times as fast (measured in PyTorch)"
+    )
+    if found["spearman"] < ENOUGH:
+        other = ", or --score-mode fusion, which needs no associations" if student.score.uses_discrepancy else ""
+        yield (
+            f"a rank correlation of {ENOUGH} was not reached; try --max-steps {2 * steps} or --width "
+            f"{2 * student.model.width}{other}"
+        )
 
 
 def _advice(train: dict[str, Any]) -> str | None:

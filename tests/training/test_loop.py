@@ -194,18 +194,17 @@ def test_the_stride_decides_how_many_windows_are_learnt(stride: int | None, wind
 def test_every_window_is_seen_once_in_an_epoch_in_another_order_each_time(
     data: TrainingData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[list[float]] = []
+    seen: list[list[int]] = []
     real = loop._Run._step
 
-    def noting(self: Any, x: torch.Tensor) -> Any:
-        seen.append(x[:, 0, 0].tolist())
-        return real(self, x)
+    def noting(self: Any, starts: torch.Tensor) -> Any:
+        seen.append(starts.tolist())
+        return real(self, starts)
 
     monkeypatch.setattr(loop._Run, "_step", noting)
     trained(data, replace(TRAIN, epochs=2))
-    first, second = ([value for batch in seen[i : i + 6] for value in batch] for i in (0, 6))
-    expected = sorted(data.train.values[data.train.starts, 0].tolist())
-    assert sorted(first) == sorted(second) == expected
+    first, second = ([start for batch in seen[i : i + 6] for start in batch] for i in (0, 6))
+    assert sorted(first) == sorted(second) == data.train.starts.tolist()
     assert first != second
 
 
@@ -453,12 +452,12 @@ def test_a_loss_that_stops_being_finite_later_leaves_no_state_either(
     data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "x.resume.pt"
-    real = loop._Run._step
+    real = loop._Run._noisy
 
-    def diverging(self: Any, x: torch.Tensor) -> Any:
-        return real(self, x * float("nan") if self.state.position.step == 13 else x)
+    def diverging(self: Any, x: torch.Tensor, noise: float) -> Any:
+        return real(self, x * float("nan") if self.state.position.step == 13 else x, noise)
 
-    monkeypatch.setattr(loop._Run, "_step", diverging)
+    monkeypatch.setattr(loop._Run, "_noisy", diverging)
     with pytest.raises(DataError, match=r"the loss is not finite after step 1[4-8]"):
         trained(data, resume_path=path)
     assert not path.exists()

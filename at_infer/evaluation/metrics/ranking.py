@@ -66,3 +66,19 @@ def _sortable(scores: Floats) -> NDArray[np.uint64]:
 def _unsortable(ordered: NDArray[np.uint64]) -> Floats:
     bits = ordered.astype(np.uint32)
     return np.where(bits & SIGN, bits & ~SIGN, ~bits).view(np.float32)
+
+
+def spearman(a: Floats, b: Floats) -> float:
+    """Rank correlation, equal values sharing their mean rank; 1 for two constants."""
+    ranks_a, ranks_b = _ranks(a), _ranks(b)
+    if np.ptp(ranks_a) == 0 or np.ptp(ranks_b) == 0:
+        return float(np.ptp(a) == np.ptp(b))
+    return float(np.corrcoef(ranks_a, ranks_b)[0, 1])
+
+
+def _ranks(values: Floats) -> NDArray[np.float64]:
+    values = np.where(np.abs(values) < 1e-30, 0, values)  # a softmax that underflows ends in noise
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    ranks: NDArray[np.float64] = ((last - counts + 1 + last) / 2)[place]
+    return ranks
