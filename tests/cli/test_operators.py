@@ -82,9 +82,9 @@ def test_bash_accepts_the_script(run_cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("variable", "option", "commands"),
     [
-        ("AT_INFER_THREADS", "--threads", {"train", "score", "watch", "bench", "drift"}),
+        ("AT_INFER_THREADS", "--threads", {"train", "distil", "score", "watch", "bench", "drift"}),
         ("AT_INFER_PROVIDER", "--provider", {"score", "watch", "bench", "drift"}),
-        ("AT_INFER_LOG_FORMAT", "--log-format", {"train", "score", "watch"}),
+        ("AT_INFER_LOG_FORMAT", "--log-format", {"train", "distil", "score", "watch"}),
     ],
 )
 def test_a_variable_stands_for_the_option_of_every_command_that_has_it(
