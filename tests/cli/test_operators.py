@@ -135,7 +135,7 @@ def test_zsh_completes_at_the_first_tab(run_cli: Cli, shell_folder: Path, words:
     [
         ("AT_INFER_THREADS", "--threads", {"train", "score", "watch", "bench", "drift"}),
         ("AT_INFER_PROVIDER", "--provider", {"score", "watch", "bench", "drift"}),
-        ("AT_INFER_LOG_FORMAT", "--log-format", {"train", "score", "watch"}),
+        ("AT_INFER_LOG_FORMAT", "--log-format", {"train", "export", "score", "watch", "drift"}),
     ],
 )
 def test_a_variable_stands_for_the_option_of_every_command_that_has_it(
@@ -183,6 +183,13 @@ def test_messages_of_score_are_json_lines(run_cli: Cli, rows: Path, models: Path
     assert error["level"] == "error"
     assert error["message"].startswith(f"{scores}: ")
     assert "--overwrite" in error["message"]
+
+
+@pytest.mark.parametrize("command", [("export", "absent.pt"), ("drift", "absent.onnx", "absent.parquet")])
+def test_an_error_of_export_and_drift_is_a_json_line(run_cli: Cli, command: tuple[str, ...]) -> None:
+    answer = run_cli(*command, "--log-format", "json")
+    (error,) = messages(answer.err)
+    assert (answer.code, error["level"]) == (1, "error")
 
 
 def test_the_next_command_of_the_process_speaks_text_again(run_cli: Cli, rows: Path, tmp_path: Path) -> None:
