@@ -9,7 +9,7 @@ SBOM := build/sbom
 # Threads that wait asleep do not take the time of those that work; on a shared machine tests run several times faster.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo check test lint dist bench browser screenshots clean
+.PHONY: demo check test lint dist triton bench browser screenshots clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -65,6 +65,10 @@ $(SBOM)/bin/cyclonedx-py: constraints.txt
 	$(PYTHON) -m venv $(SBOM)
 	$(SBOM)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt cyclonedx-bom
 	touch $@
+
+# The examples for Triton with a real server, of a package that carries one.
+triton: $(INSTALLED)
+	$(BIN)/python -m tests.check_triton
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.training_speed
