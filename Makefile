@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO := build/demo
 INSTALLED := $(VENV)/.installed
+SBOM := build/sbom
 
 # Threads that wait asleep do not take the time of those that work; on a shared machine tests run several times faster.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo check test lint dist bench browser screenshots clean
+.PHONY: demo check test lint dist triton bench browser screenshots clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -52,11 +53,22 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Wheel and sdist, tried in clean environments: ten minutes. ONLY="base rtx": some of them.
-dist: $(INSTALLED)
+# Wheel and sdist, tried in clean environments, with lists of what each installs (CycloneDX): ten minutes. ONLY="base rtx":
+# some of them.
+dist: $(INSTALLED) $(SBOM)/bin/cyclonedx-py
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
-	$(BIN)/python tests/check_dist.py dist $(ONLY)
+	$(BIN)/python tests/check_dist.py dist --sbom $(SBOM)/bin/cyclonedx-py $(ONLY)
+
+# An environment of its own: it brings two dozen packages that nothing else needs.
+$(SBOM)/bin/cyclonedx-py: constraints.txt
+	$(PYTHON) -m venv $(SBOM)
+	$(SBOM)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt cyclonedx-bom
+	touch $@
+
+# The examples for Triton with a real server, of a package that carries one.
+triton: $(INSTALLED)
+	$(BIN)/python -m tests.check_triton
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks.training_speed

@@ -81,10 +81,19 @@ def at_infer(*words: object) -> str:
 
 
 def examine() -> dict[str, Any]:
-    """What doctor says, without the one path in it: the file is made to be shown to others."""
-    machine: dict[str, Any] = json.loads(at_infer("doctor", "--json"))
+    """What doctor says, without the paths in it: the file is made to be shown to others."""
+    return without_paths(json.loads(at_infer("doctor", "--json")))
+
+
+def without_paths(machine: dict[str, Any]) -> dict[str, Any]:
+    """Python's, and that of the clone, which hints name as what to install."""
     del machine["python"]["executable"]
-    return machine
+    text = json.dumps(machine)
+    for name, extra in machine["extras"].items():
+        if f"[{name}]" in extra["get"]:
+            text = text.replace(json.dumps(extra["get"])[1:-1], f"pip install 'at-infer[{name}]'")
+    shown: dict[str, Any] = json.loads(text)
+    return shown
 
 
 def export_all(run: Run) -> list[dict[str, Any]]:
@@ -154,8 +163,8 @@ def measure(folder: Path, *, quick: bool) -> dict[str, Any]:
         **run.report,
         "skipped": run.skipped,
     }
-    without_paths: dict[str, Any] = json.loads(json.dumps(report).replace(f"{folder}/", ""))
-    return without_paths
+    relative: dict[str, Any] = json.loads(json.dumps(report).replace(f"{folder}/", ""))
+    return relative
 
 
 def main() -> None:

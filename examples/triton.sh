@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Write a model repository for NVIDIA Triton from a checkpoint:
 #   examples/triton.sh ckpt.pt OUTPUT
-# Triton itself was not run (it needs its container). The repository's files are checked against Triton's own schema.
+# Its files are checked against Triton's own schema, and by `make triton` with a real server, whose ONNX Runtime backend needs NVIDIA's container.
 set -euo pipefail
 checkpoint=$1 output=$2
 mkdir -p "$output"

@@ -3,8 +3,8 @@
     python examples/triton_client.py data.parquet [--url localhost:8001] [--model anomaly_transformer_onnx]
 
 Export with a score mode that the graph computes completely, such as `--score-mode reconstruction`. Columns and
-threshold come from the server. Needs `pip install 'tritonclient[grpc]'`. Tested with a stub of the protocol, never with
-a real server.
+threshold come from the server. Needs `pip install 'tritonclient[grpc]'`. Tested with a stub of the protocol, and
+by `make triton` with a real server.
 """
 
 import argparse

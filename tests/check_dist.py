@@ -1,10 +1,11 @@
 """`make dist`: are wheel and sdist whole, and do they work in clean environments? Apart from pytest: it takes minutes.
 
-    python tests/check_dist.py dist [ENVIRONMENT ...]
+    python tests/check_dist.py dist [--sbom CYCLONEDX_PY] [ENVIRONMENT ...]
 
 Each environment is a new virtual environment with the wheel and one extra: install, `at-infer doctor`, and a demo, on
 a model of an earlier demo where there is no PyTorch. It prints a table; what could not be installed is named, and is
-an error unless its packages cannot be had without NVIDIA's own index.
+an error unless its packages cannot be had without NVIDIA's own index. With `--sbom`, what base and each extra install
+is listed in CycloneDX files beside the wheel.
 """
 
 import argparse
@@ -52,6 +53,25 @@ class Report(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name:<22}{self.megabytes:>8.0f} MB{self.seconds:>7.0f} s  {self.result}"
+
+
+class Sbom(NamedTuple):
+    """Bills of materials: which program writes them, and the beginning of their names."""
+
+    tool: Path
+    stem: Path
+
+    def write(self, name: str, venv: Path) -> int:
+        """What is in the environment, checked against CycloneDX's schema by its own tool; how many packages."""
+        path = self.stem.with_name(f"{self.stem.name}-{name}.cdx.json")
+        run(self.tool, "environment", "--output-reproducible", "-o", path, venv / "bin" / "python", cwd=path.parent)
+        content = json.loads(path.read_text(encoding="utf-8"))
+        for component in content["components"]:  # the wheel came from a folder of this machine
+            kept = [one for one in component.get("externalReferences", []) if not one["url"].startswith("file:")]
+            component["externalReferences"] = kept
+        assert any(component["name"] == "at-infer" for component in content["components"]), f"{path.name}: no at-infer"
+        path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        return len(content["components"])
 
 
 def environments() -> Iterator[Environment]:
@@ -130,8 +150,8 @@ def run(*words: object, cwd: Path) -> str:
     return done.stdout
 
 
-def try_environment(wanted: Environment, source: Path, model: Path, folder: Path) -> Report:
-    """Install, ask doctor, run the demo."""
+def try_environment(wanted: Environment, source: Path, model: Path, folder: Path, sbom: Sbom | None) -> Report:
+    """Install, ask doctor, run the demo, list what was installed."""
     began = time.monotonic()
     venv = folder / "venv"
     try:
@@ -144,6 +164,8 @@ def try_environment(wanted: Environment, source: Path, model: Path, folder: Path
         return Report(wanted.name, f"{'not tried' if wanted.name in ONLINE else 'FAILED'}: pip: {error}")
     try:
         result = check_installed(wanted, venv / "bin" / "at-infer", model, folder)
+        if sbom is not None and (wanted.extras or wanted == Environment("base")):
+            result += f"; SBOM of {sbom.write(wanted.name, venv)} packages"
     except (RuntimeError, AssertionError) as error:
         result = f"FAILED: {error}"
     size = sum(path.stat().st_size for path in venv.rglob("*") if path.is_file() and not path.is_symlink())
@@ -179,6 +201,7 @@ def main() -> None:
     """Check contents, then every environment, one at a time."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--sbom", type=Path, metavar="CYCLONEDX_PY", help="write bills of materials with it")
     parser.add_argument("only", nargs="*", help="environments; all of them if none is named")
     args = parser.parse_args()
     version = run(sys.executable, "-c", "import at_infer; print(at_infer.__version__)", cwd=ROOT).strip()
@@ -186,6 +209,7 @@ def main() -> None:
     check_wheel(sources["whl"], version)
     check_sdist(sources["tar.gz"])
     print(f"{sources['whl'].name} and {sources['tar.gz'].name}: contents and metadata are whole")
+    sbom = args.sbom and Sbom(args.sbom.absolute(), args.folder.resolve() / f"at-infer-{version}")
     failed = False
     with tempfile.TemporaryDirectory() as name:
         model = Path(name) / "demo" / "model.onnx"
@@ -195,7 +219,7 @@ def main() -> None:
             if args.only and wanted.name not in args.only:
                 continue
             with tempfile.TemporaryDirectory() as folder:
-                report = try_environment(wanted, sources[wanted.source], model, Path(folder))
+                report = try_environment(wanted, sources[wanted.source], model, Path(folder), sbom)
             print(report, flush=True)
             failed |= report.result.startswith("FAILED")
     sys.exit(1 if failed else 0)

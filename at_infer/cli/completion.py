@@ -7,6 +7,13 @@ import typer
 
 COMPLETE_VARIABLE = "_AT_INFER_COMPLETE"
 """With it in the environment, `at-infer` answers a shell instead of running a command."""
+ZSH_ENTRY = """\
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+  _at_infer_completion "$@"
+else
+  compdef _at_infer_completion at-infer
+fi"""
+"""zsh loads a file of fpath at the first Tab, which typer's script would only use to register itself."""
 
 
 def completion(
@@ -24,7 +31,8 @@ def completion(
     """
     from typer._completion_shared import get_completion_script
 
-    print(get_completion_script(prog_name="at-infer", complete_var=COMPLETE_VARIABLE, shell=shell))
+    script = get_completion_script(prog_name="at-infer", complete_var=COMPLETE_VARIABLE, shell=shell)
+    print(script.replace("compdef _at_infer_completion at-infer", ZSH_ENTRY) if shell == "zsh" else script)
 
 
 def answer_shells() -> None:

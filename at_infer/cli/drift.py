@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from at_infer.cli.options import input_option, panel
+from at_infer.cli.options import LogFormat, input_option, panel
 from at_infer.cli.progress import RowsBar
 from at_infer.cli.scoring_options import OneSeries, Provider, SeriesColumn, SeriesPerFile, Threads
-from at_infer.cli.terminal import say, show
+from at_infer.cli.terminal import say, set_log_format, show
 
 if TYPE_CHECKING:
     from at_infer.measure.drift import Drift
@@ -43,6 +43,7 @@ def drift(
     ] = None,
     provider: Provider = "cpu",
     threads: Threads = None,
+    log_format: LogFormat = "text",
     as_json: Annotated[bool, typer.Option("--json", help="Everything as one JSON document.")] = False,
 ) -> None:
     """Detect drift of recent rows or of their scores: which features, and since when.
@@ -56,6 +57,7 @@ def drift(
 
       at-infer drift model.onnx recent.parquet --scores scores.parquet --json
     """
+    set_log_format(log_format)
     from at_infer.measure.drift import DriftOptions, find_drift
     from at_infer.scoring.options import EngineOptions, InputOptions
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from at_infer.cli import published_options as given
-from at_infer.cli.options import engine_option, panel, split_names
-from at_infer.cli.terminal import say, show
+from at_infer.cli.options import LogFormat, engine_option, panel, split_names
+from at_infer.cli.terminal import say, set_log_format, show
 from at_infer.config import ExportPrecision, ScoreMode
 from at_infer.errors import CheckpointError, MissingExtraError, OutputError
 from at_infer.installed import check_own_packages, install_extra
@@ -29,6 +29,7 @@ def export(
     name: Annotated[str, typer.Option(help="First part of the file names.")] = "model",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the files of an earlier export.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The report as one JSON line on stdout.")] = False,
+    log_format: LogFormat = "text",
     precision: Annotated[
         ExportPrecision,
         graph_option(help="Type of the large matrix products; int8 needs --calibration, int8-dynamic is for CPUs."),
@@ -95,6 +96,7 @@ def export(
 
       at-infer export MSL_checkpoint.pth --published --window 100 --scale-from train.parquet -o msl
     """
+    set_log_format(log_format)
     folder = checkpoint.parent if output is None else output
     if not folder.is_dir() and (folder.exists() or not folder.parent.is_dir()):
         what = "is not a folder; choose another" if folder.exists() else "parent folder does not exist; create it"

@@ -69,6 +69,11 @@ def cache_prefix(model: Path) -> str:
     return f"{model.stem}-{hashlib.sha256(model.read_bytes()).hexdigest()[:12]}"
 
 
+def cache_suffix(device: Any) -> str:
+    """Model of the GPU, as PCI numbers it, and version of the plugin: compiled kernels are for no other."""
+    return f"{device.device.device_id:04x}.{device.ep_metadata.get('version', 'unknown')}"
+
+
 def input_shape(ort: Any, model: Path | bytes) -> tuple[str, list[int]]:
     """Name and steps, features of the input, without optimising the graph."""
     options = ort.SessionOptions()
@@ -128,5 +133,5 @@ def _add_plugin(ort: Any, options: Any, model: Path | bytes) -> None:
     shapes = profile_shapes(input_shape(ort, model))
     settings = {f"nv_profile_{bound}_shapes": shape for bound, shape in shapes.items()}
     if isinstance(model, Path) and os.access(model.parent, os.W_OK):
-        settings["nv_runtime_cache_path"] = str(model.parent / f"{model.name}.rtx")
+        settings["nv_runtime_cache_path"] = str(model.parent / f"{model.name}.{cache_suffix(devices[0])}.rtx")
     options.add_provider_for_devices(devices[:1], settings)

@@ -9,7 +9,7 @@ import pytest
 
 from at_infer.errors import EngineError
 from benchmarks import edge_table
-from benchmarks.edge import QUICK, Run
+from benchmarks.edge import QUICK, Run, without_paths
 from benchmarks.edge_table import ResultError, check, merge, rows, table
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "edge.sh"
@@ -150,6 +150,19 @@ def test_the_path_of_a_user_is_not_accepted():
     found["machine"]["python"] = {"version": "3.12", "executable": "/home/me/python"}
     with pytest.raises(ResultError, match="python"):
         check(found, "board.json")
+
+
+def test_a_result_names_no_folder_of_its_machine():
+    get = "pip install -e '/home/me/clone[ray]'"
+    machine = {
+        "python": {"version": "3.12.1", "executable": "/home/me/venv/bin/python"},
+        "extras": {"ray": {"get": get}, "openvino": {"get": "pip install openvino"}},
+        "commands": [{"reason": f"no ray; {get}"}],
+    }
+    shown = without_paths(machine)
+    assert "/home" not in json.dumps(shown)
+    assert shown["commands"][0]["reason"] == "no ray; pip install 'at-infer[ray]'"
+    assert shown["extras"]["openvino"]["get"] == "pip install openvino"
 
 
 def test_files_are_merged_by_name(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -79,12 +80,62 @@ def test_bash_accepts_the_script(run_cli: Cli) -> None:
     assert "_at_infer_completion at-infer" in done.stdout
 
 
+@pytest.fixture
+def shell_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a file to complete, and `at-infer` on the path."""
+    command = tmp_path / "bin" / "at-infer"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {shlex.join(RUN)} "$@"\n')
+    command.chmod(0o755)
+    (tmp_path / "data.parquet").touch()
+    monkeypatch.setenv("PATH", f"{command.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish here")
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("at-infer score --provider ", {"cpu", "cuda", "tensorrt", "rtx"}),
+        ("at-infer score d", {"data.parquet"}),
+    ],
+)
+def test_fish_completes_values_and_files(run_cli: Cli, shell_folder: Path, words: str, expected: set[str]) -> None:
+    (shell_folder / "at-infer.fish").write_text(run_cli("completion", "fish").out)
+    asked = f"source at-infer.fish; complete -C {shlex.quote(words)}"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", asked], cwd=shell_folder, capture_output=True, text=True, check=True
+    )
+    assert {line.partition("\t")[0] for line in done.stdout.splitlines()} == expected
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh here")
+@pytest.mark.parametrize("words", ["at-infer exp", "at-infer export --prec", "at-infer score d"])
+def test_zsh_completes_at_the_first_tab(run_cli: Cli, shell_folder: Path, words: str) -> None:
+    """As its users do: the script in a folder of fpath, one Tab at a terminal, and the line that this leaves."""
+    (shell_folder / "_at-infer").write_text(run_cli("completion", "zsh").out)
+    typed = f"""
+        zmodload zsh/zpty
+        zpty shell zsh -f -i
+        zpty -w shell 'fpath=({shell_folder} $fpath); autoload -Uz compinit; compinit -u -D'
+        zpty -w shell 'keep() {{ print -r -- $BUFFER > line; exit }}; zle -N keep; bindkey ^K keep'
+        zpty -w -n shell {shlex.quote(words)}$'\\t\\v'
+        while zpty -r shell said; do :; done
+    """
+    subprocess.run(["zsh", "-f", "-c", typed], cwd=shell_folder, capture_output=True, check=False, timeout=300)
+    line = {"at-infer exp": "at-infer export", "at-infer score d": "at-infer score data.parquet"}
+    assert (shell_folder / "line").read_text().strip() == line.get(words, "at-infer export --precision")
+
+
 @pytest.mark.parametrize(
     ("variable", "option", "commands"),
     [
         ("AT_INFER_THREADS", "--threads", {"train", "distil", "score", "watch", "bench", "drift"}),
         ("AT_INFER_PROVIDER", "--provider", {"score", "watch", "bench", "drift"}),
-        ("AT_INFER_LOG_FORMAT", "--log-format", {"train", "distil", "score", "watch"}),
+        ("AT_INFER_LOG_FORMAT", "--log-format", {"train", "distil", "export", "score", "watch", "drift"}),
     ],
 )
 def test_a_variable_stands_for_the_option_of_every_command_that_has_it(
@@ -132,6 +183,13 @@ def test_messages_of_score_are_json_lines(run_cli: Cli, rows: Path, models: Path
     assert error["level"] == "error"
     assert error["message"].startswith(f"{scores}: ")
     assert "--overwrite" in error["message"]
+
+
+@pytest.mark.parametrize("command", [("export", "absent.pt"), ("drift", "absent.onnx", "absent.parquet")])
+def test_an_error_of_export_and_drift_is_a_json_line(run_cli: Cli, command: tuple[str, ...]) -> None:
+    answer = run_cli(*command, "--log-format", "json")
+    (error,) = messages(answer.err)
+    assert (answer.code, error["level"]) == (1, "error")
 
 
 def test_the_next_command_of_the_process_speaks_text_again(run_cli: Cli, rows: Path, tmp_path: Path) -> None:

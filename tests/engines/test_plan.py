@@ -16,7 +16,7 @@ from at_infer.errors import EngineError, MissingExtraError
 from at_infer.models.kinds import TITLES
 from at_infer.models.sidecar import runtime_cache_path, runtime_caches
 from tests import fake_gpu
-from tests.fake_gpu import FEATURES, STEPS, VERSION, FakeEngine, expected, fake_tensorrt, write_plan
+from tests.fake_gpu import FEATURES, STEPS, VERSION, FakeEngine, FakeRuntimeCache, expected, fake_tensorrt, write_plan
 
 
 def has_driver():
@@ -277,6 +277,16 @@ def test_a_worker_that_has_compiled_less_leaves_the_kernels_of_another(tmp_path,
         kept.write_bytes(b"kernels of a worker with more batch sizes")
         engine.run(make_windows(1))
     assert kept.read_bytes() == b"kernels of a worker with more batch sizes"
+
+
+def test_kernels_that_this_driver_refuses_are_replaced_however_many_they_are(tmp_path, machine, monkeypatch):
+    monkeypatch.setattr(FakeRuntimeCache, "deserialize", lambda *_: False)
+    path = write_plan(tmp_path, machine.flavour)
+    kept = runtime_cache_path(path, "GeForce", VERSION)
+    kept.write_bytes(b"kernels of a newer driver")
+    with PlanEngine(path) as engine:
+        engine.run(make_windows(1))
+    assert kept.read_bytes() == (b"kernel" if machine.flavour == "rtx" else b"kernels of a newer driver")
 
 
 def test_another_gpu_in_the_same_folder_has_its_own_kernels(tmp_path, machine, monkeypatch):

@@ -50,7 +50,8 @@ class FakeRuntime:
         self.registered.append((name, path))
 
     def get_ep_devices(self) -> list[Any]:
-        return [SimpleNamespace(ep_name=name) for name, _ in self.registered for _ in range(2)]
+        gpu = {"device": SimpleNamespace(device_id=0x2684), "ep_metadata": {"version": "0.5.0"}}
+        return [SimpleNamespace(ep_name=name, **gpu) for name, _ in self.registered for _ in range(2)]
 
 
 @pytest.fixture(autouse=True)
@@ -148,6 +149,13 @@ def test_the_plugin_is_registered_once_and_gets_the_first_gpu(models, plugin):
         assert [device.ep_name for device in options.devices] == [plugin]
         assert options.settings["nv_profile_opt_shapes"] == f"window:32x{WINDOW}x{FEATURES}"
     assert runtime.registered == [(plugin, "plugin.so")]
+    assert options.settings["nv_runtime_cache_path"] == str(models / "model.onnx.2684.0.5.0.rtx")
+
+
+def test_a_device_of_onnx_runtime_tells_its_model_and_version():
+    """Of this machine's CPU: those of a GPU are not here, but have the same fields."""
+    (device,) = onnxruntime.get_ep_devices()
+    assert providers.cache_suffix(device) == f"{device.device.device_id:04x}.{onnxruntime.__version__}"
 
 
 def test_a_plugin_without_a_gpu_is_one_line(models, plugin, monkeypatch):

@@ -50,6 +50,7 @@ class PlanEngine(Scoring):
         self._lock = Lock()
         self._device: Device | None = None
         self._warm = False
+        self._cache_refused = False
         plan = _read(path)
         self.metadata = load_sidecar(path, plan)
         self.missing = [] if self.metadata else ["metadata (columns, scaler, window, threshold)"]
@@ -149,8 +150,8 @@ class PlanEngine(Scoring):
         if cuda_graph:
             config.cuda_graph_strategy = trt.CudaGraphStrategy.WHOLE_GRAPH_CAPTURE
         cache = config.create_runtime_cache()
-        with suppress(OSError):
-            cache.deserialize(self._cache_path.read_bytes())  # of another driver: False, and stays empty
+        with suppress(OSError):  # of a newer driver or damaged: False, and stays empty
+            self._cache_refused = not cache.deserialize(self._cache_path.read_bytes())
         config.set_runtime_cache(cache)
         return config, cache
 
@@ -208,7 +209,8 @@ class PlanEngine(Scoring):
 
     def _keep_kernels(self) -> None:
         if self._cache is not None:
-            _keep(self._cache, self._cache_path)
+            _keep(self._cache, self._cache_path, replace=self._cache_refused)
+            self._cache_refused = False
 
     def _free(self) -> None:
         """Contexts go before the engine they came from, buffers after the contexts that use them."""
@@ -265,14 +267,14 @@ def _flavour(plan: bytes, path: Path) -> Flavour:
     return PLAN_TAGS[plan[:4]]
 
 
-def _keep(cache: Any, path: Path) -> None:
+def _keep(cache: Any, path: Path, *, replace: bool) -> None:
     """Save compiled kernels; a folder that cannot be written costs the next start some seconds, nothing else."""
     blob = cache.serialize()
     if blob is None:
         return
-    # Of several workers, the one that has compiled for most batch sizes is to win.
+    # Of several workers, the one that has compiled for most batch sizes is to win; what was refused is of no use.
     with suppress(OSError):
-        if path.stat().st_size >= len(bytes(blob)):
+        if not replace and path.stat().st_size >= len(bytes(blob)):
             return
     with suppress(OutputError), atomic_path(path) as temporary:
         temporary.write_bytes(bytes(blob))
