@@ -8,7 +8,7 @@ rows. The score is the geometric mean of the parts: high where several of them a
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +92,13 @@ def measure_views(views: Floats, residuals: Floats) -> ViewScale:
     return ViewScale(centre=centre, spread=spread)
 
 
+class Lender(Protocol):
+    """Has the memory of series whose rows come one by one."""
+
+    def leave(self, fusion: "Fusion") -> None:
+        """Give it back."""
+
+
 class Fusion:
     """One series: engine outputs of rows in, scores out; rows without a score restart it.
 
@@ -128,6 +135,10 @@ class Fusion:
         ]
         self.number = number
         """Of the next row in its series."""
+        self.lent: Lender | None = None
+        """Who has what is remembered of the rows before; it is taken back for all but the next single row."""
+        self.place = 0
+        """Among those that it was lent to."""
         self._begin()
 
     @property
@@ -160,6 +171,7 @@ class Fusion:
 
     def add(self, rows: Floats) -> Floats:
         """Rows (n,3F) or (n,2F), NaN without a score -> rows (m,C) that are final."""
+        self._take_back()
         found = []
         for part, scored in _runs(rows):
             if scored:
@@ -176,12 +188,14 @@ class Fusion:
 
     def end(self) -> Floats:
         """The rows that waited for others behind them."""
+        self._take_back()
         if not self.begun:
             return np.empty((0, self.channels), np.float32)
         return self._advance(np.empty((0, self.row_width), np.float32), end=True)
 
     def remember(self) -> dict[str, Any]:
         """Everything that the scores of rows to come depend on: numbers and arrays by name."""
+        self._take_back()
         return {
             "number": self.number,
             "begun": int(self.begun),
@@ -198,6 +212,10 @@ class Fusion:
             self.viewed = self.missing.shape[1]  # a causal stream holds no views back
         for name, part in (("views.", self.views), ("means.", self.means)):
             part.recall({key.removeprefix(name): value for key, value in kept.items() if key.startswith(name)})
+
+    def _take_back(self) -> None:
+        if self.lent is not None:
+            self.lent.leave(self)
 
     @property
     def all_means(self) -> list[MovingMeans]:
@@ -284,9 +302,14 @@ class Fusion:
         """Roots of mean squares (F,V,n), one array per width -> scores (n,1), logarithms of the parts (WV,n)."""
         # Feature by feature, since there are several views; over one row of memory numpy would add up in another order.
         parts = [np.add.reduce(root, axis=-3) / np.float32(self.features) for root in roots]
-        logs = np.log(np.concatenate(parts, axis=-2) + EPSILON)  # (WV,n)
-        total = np.add.accumulate(logs, axis=-2)[..., -1, :]  # one by one, for the same reason
-        return np.asarray(np.exp(total / np.float32(logs.shape[-2])) / self.unit, np.float32)[..., None], logs
+        return fuse_parts(np.concatenate(parts, axis=-2), self.unit)
+
+
+def fuse_parts(parts: Floats, unit: np.float32) -> tuple[Floats, Floats]:
+    """Parts (WV,n) -> scores (n,1), logarithms of the parts (WV,n)."""
+    logs = np.log(parts + EPSILON)
+    total = np.add.accumulate(logs, axis=-2)[..., -1, :]  # one by one, as the features
+    return np.asarray(np.exp(total / np.float32(logs.shape[-2])) / unit, np.float32)[..., None], logs
 
 
 def _linear(mean: Floats) -> Floats:

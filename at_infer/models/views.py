@@ -157,12 +157,6 @@ class RecentLevel(Remembering):
         self.number += 1
         return self.median
 
-    @staticmethod
-    def step_together(levels: Sequence["RecentLevel"], residuals: Floats) -> Floats:
-        """The levels (S,F,1) of several series at their next rows (S,F,1), when none is early."""
-        steps = [level.step(residual[:, 0]) for level, residual in zip(levels, residuals, strict=True)]
-        return np.stack(steps)[..., None]
-
     def _of_early(self, residuals: Floats, level: Floats) -> int:
         """Fill in rows that have too few before them, by the median of all so far; how many there are."""
         assert self.early is not None
@@ -281,8 +275,6 @@ class SeriesViews:
         features, half = len(predictions[0][0]), ACTIVITY // 2
         self.past = np.zeros((features, max(AHEAD)), np.float32)
         self.level = RecentLevel(number, features) if level == "recent" else None
-        self.levels: Sequence[RecentLevel] | None = None
-        """Of series that advance together."""
         self.means = MovingMeans([(half, 0 if causal else ACTIVITY - 1 - half)])
         self.residuals = MovingMeans([(SHAPE_ROWS, 0)]) if past_shape else None
         self.waiting = np.zeros((features, AT_ONCE, self.means.after), np.float32)
@@ -301,10 +293,7 @@ class SeriesViews:
             new[..., k, :] = prediction_errors(known, rows, lags, coefficients)
             if seen < max(lags):
                 new[..., k, : max(lags) - seen] = usual[:, None]
-        if self.levels is not None:
-            level: Any = RecentLevel.step_together(self.levels, residual)
-        else:
-            level = 0 if self.level is None else self.level.of(residual)
+        level: Any = 0 if self.level is None else self.level.of(residual)
         np.subtract(residual, level, out=new[..., -1, :])
         (activity,) = self.means.add(np.square(new[..., NEXT_AT:ACTIVITY_AT, :]), end=end)
         if self.means.after:

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 from at_infer.config import ScoreConfig, split_delay
 from at_infer.models import fusion
 from at_infer.models.criterion import view_statistics
-from at_infer.models.fusion_together import add_together
+from at_infer.models.fusion_together import Together
 from at_infer.models.metadata import Metadata
 from at_infer.models.views import LEVEL_STEP
 from at_infer.scoring.missing import SETTLE
@@ -35,7 +35,7 @@ def last_step(known: Metadata, config: ScoreConfig, options: ScoreOptions, delay
         views = view_statistics(known)
         _, ahead = split_delay(known.model, config.mode, delay)
         return LastStep(
-            add_together=add_together,
+            add_together=Together().add,
             window_channels=(3 - needs_live_rows(known, config, options) + mask) * features,
             channels=1 + (2 * features if explain else 0) + onset,
             finish=lambda: fusion.Fusion(

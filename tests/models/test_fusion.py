@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from at_infer.config import ScoreConfig
 from at_infer.models.fusion import LABELS, WIDTHS, Fusion, lookahead, lookback, measure_views
-from at_infer.models.fusion_together import add_together
+from at_infer.models.fusion_together import Together
 from at_infer.models.statistics import ViewScale, ViewStatistics
 from at_infer.models.views import (
     ACTIVITY,
@@ -168,6 +168,7 @@ def test_series_that_advance_together_score_as_each_by_itself(delay: int) -> Non
         for fusion, own in zip(fusions, rows, strict=True):
             fusion.add(own[:100])
     rows[3][200] = np.nan
+    add_together = Together().add
     for at in range(100, 390):
         found = add_together(together, [own[at : at + 1] for own in rows])
         expected = [fusion.add(own[at : at + 1]) for fusion, own in zip(alone, rows, strict=True)]
