@@ -5,24 +5,27 @@ those of other series. It moves back when something else is asked of it. The sco
 number is formed by the operations of `Fusion`, in their order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from weakref import finalize
 
 import numpy as np
 from numpy.typing import NDArray
 
 from at_infer.models.fusion import LARGEST, Floats, Fusion, fuse_parts
-from at_infer.models.running_sums import PHASES, RunningSums
-from at_infer.models.views import ACTIVITY_AT, AHEAD, FLOOR, LEVEL_STEP, NEXT, NEXT_AT, VIEWS
+from at_infer.models.running_sums import PHASES, Columns, Kept, RunningSums
+from at_infer.models.views import ACTIVITY_AT, AHEAD, FLOOR, LEVEL_STEP, NEXT, NEXT_AT, VIEWS, MovingMeans
 
 Places = NDArray[np.int64]
+Ring = tuple[RunningSums | None, int, int]
+"""Sums, group and level; without sums it is that of scaled values."""
 
 TOGETHER = 32
 """Series whose next rows are worked on at once."""
 FEW_ROWS = 4
 """Up to so many rows of a series are worked on one by one."""
 PAST = 32
-"""Rows of a ring of scaled values: predictions look back at `max(AHEAD)`, and the length must divide `PHASES`."""
+"""Rows of a ring of scaled values: predictions look back at fewer, and the length must divide `PHASES`."""
 SHAPE = VIEWS.index("shape")
 
 
@@ -35,8 +38,8 @@ class Together:
     def add(self, fusions: Sequence[Fusion], parts: Sequence[Floats]) -> list[Floats]:
         """The next rows (n,3F) or (n,2F) of several series -> rows (m,C) of each that are final, as `Fusion.add`."""
         if len(fusions) > 1 and len(set(map(id, fusions))) < len(fusions):  # one series may come twice, in order
-            return [self.add([fusion], [part])[0] for fusion, part in zip(fusions, parts, strict=True)]
-        if len(parts) > 1 and all(len(part) == 1 for part in parts) and all(fusion.is_steady for fusion in fusions):
+            return [self._add(fusion, part) for fusion, part in zip(fusions, parts, strict=True)]
+        if len(fusions) > 1 and all(len(part) == 1 for part in parts) and all(fusion.is_steady for fusion in fusions):
             rows = np.concatenate(parts)
             if not np.isnan(rows.min()):
                 return [*self._step(fusions, rows)]
@@ -62,51 +65,89 @@ class Together:
 
 
 class Steady:
-    """Memories of series that are steady."""
+    """Memories of series that are steady: for each some rows (F,) of one array, most of them in rings."""
 
     def __init__(self, like: Fusion) -> None:
         """Of series that have the settings of this one."""
-        features, views = like.features, like.views
-        self.features, self.unit, self.has_level = features, like.unit, views.level is not None
-        centre, weight = like.normalised.centre, like.normalised.weight
-        self.count = centre.shape[1]
+        views, self.features, self.unit = like.views, like.features, like.unit
+        of_features = like.normalised.centre, like.normalised.weight  # (F,V,1)
+        self.centre, self.weight = (np.ascontiguousarray(part.transpose(1, 2, 0)) for part in of_features)
+        self.count = len(self.centre)
         """Views that count."""
-        self.centre, self.weight = centre[..., 0].T.copy(), weight[..., 0].T.copy()
-        coefficients = np.stack([own.T for own, _ in like.predictions], axis=1)  # (p+1,2,F)
-        self.intercepts, self.coefficients = coefficients[-1].copy(), coefficients[:-1, None].copy()
-        self.activity = RunningSums(views.means.spans, 2 * features)
-        self.means = RunningSums(like.means.spans, self.count * features)
-        self.residuals = None if views.residuals is None else RunningSums(views.residuals.spans, features)
-        self.widths = [[np.float32(width) for width in sums.widths] for sums in self._sums()]
-        lags = np.arange(1, max(AHEAD) + 1)[:, None]
-        self.lags: Places = (np.arange(PHASES) - lags) % PAST
-        """(lags, PHASES): where they are in a ring."""
-        self.past = np.zeros((0, features), np.float32)
-        self.level = np.zeros((0, features), np.float32)
+        coefficients = np.stack([own.T for own, _ in like.predictions], axis=1)[:, :, None]  # (p+1,2,1,F)
+        self.intercepts, self.coefficients = coefficients[-1].copy(), coefficients[:-1].copy()
+        residuals = [] if views.residuals is None else [Columns(1, views.residuals.spans)]
+        self.inner = RunningSums([*residuals, Columns(2, views.means.spans)])
+        """Of residuals and of squared errors of prediction."""
+        self.outer = RunningSums([Columns(self.count, like.means.spans)])
+        """Of squared deviations."""
+        self.rings: dict[Ring, tuple[int, int]] = {}
+        """Where each begins in the memory of a series, and its length."""
+        self.rows = 1  # the first is the recent level
+        for sums, of in ((None, Kept(0, 0, 0)), *((sums, of) for sums in self._sums for of in sums.writes)):
+            length = PAST if sums is None else sums.length(of)
+            self.rings[sums, of.columns, of.level] = self.rows, length
+            self.rows += length * (1 if sums is None else sums.groups[of.columns].count)
+        self.table = np.array([[0] * PHASES, *self._table(reads=True), *self._table(reads=False)])
+        """Rows of a memory that are read, then those that are written, by the number of a row modulo `PHASES`."""
+        self.lags = slice(1, 1 + max(AHEAD))
+        begins = np.cumsum([self.lags.stop, self.inner.read_at[-1], self.outer.read_at[-1]]).tolist()
+        self.known = [slice(*pair) for pair in pairwise(begins)]
+        """Of what is read, the parts of both sums."""
+        begins = np.cumsum([1, self.inner.write_at[-1], self.outer.write_at[-1]]).tolist()
+        self.new = [slice(*pair) for pair in pairwise(begins)]
+        """The same of what is written."""
+        self.memory = np.zeros((0, self.features), np.float32)
         self.numbers: Places = np.zeros(0, np.int64)
-        """Rows of each series since it came here."""
-        self.first: Places = np.zeros(0, np.int64)
-        """Number of the first of them in its series."""
+        """Of the next row of each series."""
         self.free: list[int] = []
         self.dropped: dict[int, finalize[[int], Fusion]] = {}
         """What frees the place of a series that nobody has any more."""
 
-    def _sums(self) -> list[RunningSums]:
-        return [self.means, self.activity, *([] if self.residuals is None else [self.residuals])]
+    @property
+    def _sums(self) -> tuple[RunningSums, RunningSums]:
+        return self.inner, self.outer
+
+    def _table(self, *, reads: bool) -> Iterator[list[int]]:
+        """Where what is read or written lies: values before the next row, and both sums."""
+        for age in range(1, max(AHEAD) + 1) if reads else [0]:
+            yield self._place((None, 0, 0), age, 1, 0)
+        for sums in self._sums:
+            for columns, level, age in sums.reads if reads else sums.writes:
+                count = sums.groups[columns].count
+                for column in range(count):
+                    yield self._place((sums, columns, level), age, count, column)
+
+    def _place(self, ring: Ring, age: int, count: int, column: int) -> list[int]:
+        begin, length = self.rings[ring]
+        return [begin + (number - age) % length * count + column for number in range(PHASES)]
+
+    def _groups(self, fusion: Fusion) -> Iterator[tuple[RunningSums, int, MovingMeans]]:
+        """What is summed up here, and what has it elsewhere."""
+        yield self.outer, 0, fusion.means
+        yield self.inner, len(self.inner.groups) - 1, fusion.views.means
+        if fusion.views.residuals is not None:
+            yield self.inner, 0, fusion.views.residuals
 
     def enter(self, fusion: Fusion) -> int:
         """Take over the memory of a series; its place."""
         if not self.free:
             self._grow()
         place, views = self.free.pop(), fusion.views
-        self.past[place * PAST :][PAST - max(AHEAD) : PAST] = views.past.T
-        for sums, means in zip(self._sums(), fusion.all_means, strict=True):
-            assert means.context is not None
-            sums.enter(place, np.ascontiguousarray(means.context.T).reshape(sums.kept, -1))
-            means.context = None
-        self.numbers[place], self.first[place] = 0, fusion.number
         if views.level is not None:
-            self.level[place] = views.level.median
+            self.memory[place * self.rows] = views.level.median
+        self._ring(place, (None, 0, 0), 1)[(fusion.number - np.arange(max(AHEAD), 0, -1)) % PAST, 0] = views.past.T
+        for sums, group, means in self._groups(fusion):
+            assert means.context is not None
+            count = sums.groups[group].count
+            rows = np.ascontiguousarray(means.context.T).reshape(-1, count, self.features)
+            for level in range(sums.levels_of(group)):
+                ring = self._ring(place, (sums, group, level), count)
+                some = min(len(ring), len(rows))
+                ring[(fusion.number - np.arange(some, 0, -1)) % len(ring)] = rows[len(rows) - some :]
+                rows = rows[: -(1 << level)] + rows[1 << level :]
+            means.context = None
+        self.numbers[place] = fusion.number
         fusion.lent, fusion.place = self, place
         self.dropped[place] = finalize(fusion, self.free.append, place)
         return place
@@ -115,91 +156,82 @@ class Steady:
         """Give the memory back."""
         place, views = fusion.place, fusion.views
         number = int(self.numbers[place])
-        for sums, means in zip(self._sums(), fusion.all_means, strict=True):
-            kept = sums.leave(place, number)
-            shape = (sums.kept, self.features) if means is views.residuals else (sums.kept, -1, self.features)
-            means.context = np.ascontiguousarray(kept.reshape(shape).T)
-            means.seen += number
-        ages = np.arange(max(AHEAD), 0, -1)
-        views.past = np.ascontiguousarray(self.past[place * PAST + (number - ages) % PAST].T)
-        fusion.number += number
+        for sums, group, means in self._groups(fusion):
+            ring = self._ring(place, (sums, group, 0), sums.groups[group].count)
+            kept = ring[(number - np.arange(sums.groups[group].kept, 0, -1)) % len(ring)]
+            means.context = np.ascontiguousarray((kept[:, 0] if means is views.residuals else kept).T)
+            means.seen += number - fusion.number
+        past = self._ring(place, (None, 0, 0), 1)[(number - np.arange(max(AHEAD), 0, -1)) % PAST, 0]
+        views.past, fusion.number = np.ascontiguousarray(past.T), number
         if views.level is not None:
-            views.level.number, views.level.median = fusion.number, self.level[place].copy()
+            views.level.number = number
         fusion.lent = None
         self.dropped.pop(place)()
 
+    def _ring(self, place: int, ring: Ring, count: int) -> Floats:
+        """(length,count,F) of a series."""
+        begin, length = self.rings[ring]
+        begin += place * self.rows
+        return self.memory[begin : begin + length * count].reshape(length, count, self.features)
+
     def _grow(self) -> None:
-        """Room for more; the places are taken from the first on."""
+        """Room for more; places are taken from the first on."""
         before, after = len(self.numbers), max(1, 2 * len(self.numbers))
-        for sums in self._sums():
-            sums.grow(after)
-        for name, rows in (("past", PAST), ("level", 1), ("numbers", 1), ("first", 1)):
-            own = getattr(self, name)
-            grown = np.zeros((after * rows, *own.shape[1:]), own.dtype)
-            grown[: len(own)] = own
-            setattr(self, name, grown)
+        self.memory = np.concatenate([self.memory, np.zeros(((after - before) * self.rows, self.features), np.float32)])
+        self.numbers = np.concatenate([self.numbers, np.zeros(after - before, np.int64)])
         self.free += range(after - 1, before - 1, -1)
 
     def step(self, fusions: Sequence[Fusion], places: Places, rows: Floats) -> Floats:
         """The next row (S,3F) or (S,2F) of each of some series -> scores (S,1,1)."""
         numbers = self.numbers.take(places)
         self.numbers[places] = numbers + 1
-        phases = numbers % PHASES
-        given = rows.reshape(len(rows), -1, self.features)
-        x, residual = given[:, 0], given[:, 1]
-        views = np.empty((len(rows), len(VIEWS), self.features), np.float32)
-        of_means, of_activity, *of_residuals = self.widths
-        if self.residuals is None:
-            views[:, SHAPE] = given[:, 2]
+        at = self.table.take(numbers % PHASES, axis=1)
+        at += places * self.rows
+        reads = self.known[-1].stop
+        known = self.memory.take(at[:reads], axis=0)
+        new = np.empty((len(at) - reads, len(rows), self.features), np.float32)
+        inner, outer = (new[part] for part in self.new)
+        x, residual, *shape = rows.reshape(len(rows), -1, self.features).swapaxes(0, 1)
+        new[0], inner[0] = x, residual  # the latter is replaced if residuals are not summed up
+        views = np.empty((len(VIEWS), len(rows), self.features), np.float32)
+        errors = self._errors(known[self.lags], x, views[NEXT_AT:ACTIVITY_AT])
+        np.square(errors, out=inner[self.inner.new[0] - 2 : self.inner.new[0]])
+        *of_residuals, of_errors = self.inner.step(known[self.known[0]], inner)
+        if shape:
+            views[SHAPE] = shape[0]
         else:
-            (mean,) = self.residuals.step(places, phases, residual)
-            np.divide(mean, of_residuals[0][0], out=mean)
-            np.subtract(residual, mean, out=views[:, SHAPE])
-        errors = self._errors(places, phases, x, out=views[:, NEXT_AT:ACTIVITY_AT])
-        (mean,) = self.activity.step(places, phases, np.square(errors).reshape(len(rows), -1))
-        np.divide(mean, of_activity[0], out=mean)
-        np.add(mean, FLOOR, out=mean)
-        np.log(mean.reshape(errors.shape), out=views[:, ACTIVITY_AT:-1])
-        np.subtract(residual, self._level(fusions, places, numbers, residual), out=views[:, -1])
-        squares = views[:, : self.count] - self.centre
+            np.subtract(residual, of_residuals[0][0][0], out=views[SHAPE])
+        np.log(of_errors[0] + FLOOR, out=views[ACTIVITY_AT:-1])
+        np.subtract(residual, self._level(fusions, places, numbers, residual, known[0]), out=views[-1])
+        squares = outer[: self.count]
+        np.subtract(views[: self.count], self.centre, out=squares)
         squares *= self.weight
         np.square(squares, out=squares)
         np.minimum(squares, LARGEST, out=squares)
-        sums = self.means.step(places, phases, squares.reshape(len(rows), -1))
-        roots = np.empty((len(rows), len(sums), self.count, self.features), np.float32)
-        for k, total in enumerate(sums):
-            np.divide(total.reshape(squares.shape), of_means[k], out=roots[:, k])
-        np.sqrt(roots, out=roots)
-        parts = np.add.accumulate(roots, axis=-1)[..., -1] / np.float32(self.features)  # one by one
-        return fuse_parts(parts.reshape(len(rows), -1, 1), self.unit)[0]
+        (means,) = self.outer.step(known[self.known[1]], outer)
+        self.memory[at[reads:]] = new
+        roots = np.sqrt(np.stack(means))
+        parts = np.add.accumulate(roots, axis=-1)[..., -1] / np.float32(self.features)  # one by one, as in `Fusion`
+        return fuse_parts(parts.reshape(-1, len(rows)), self.unit)[0][:, None]
 
-    def _errors(self, places: Places, phases: Places, x: Floats, out: Floats) -> Floats:
-        """Errors (S,2,F) of both predictions, as `prediction_errors`."""
-        ring = places * PAST
-        at = self.lags.take(phases, axis=1)
-        at += ring
-        past = self.past.take(at, axis=0)  # (lags,S,F)
-        self.past[ring + phases % PAST] = x
+    def _errors(self, past: Floats, x: Floats, out: Floats) -> Floats:
+        """Errors (2,S,F) of both predictions, from rows before (lags,S,F), as `prediction_errors` forms them."""
         terms = np.empty((len(NEXT) + 1, *out.shape), np.float32)
-        np.subtract(x[:, None], self.intercepts, out=terms[0])
-        by_lag, by_series, by_feature = past.strides
-        strides = (by_lag, by_series, (AHEAD[0] - NEXT[0]) * by_lag, by_feature)
+        np.subtract(x, self.intercepts, out=terms[0])
+        by_lag, *others = past.strides
+        strides = (by_lag, (AHEAD[0] - NEXT[0]) * by_lag, *others)
         seen: Floats = np.ndarray((len(NEXT), *out.shape), np.float32, past, (NEXT[0] - 1) * by_lag, strides)
         np.multiply(seen, self.coefficients, out=terms[1:])
         errors: Floats = np.subtract.reduce(terms, axis=0, out=out)
         return errors
 
-    def _level(self, fusions: Sequence[Fusion], places: Places, numbers: Places, residual: Floats) -> Floats | int:
-        """The recent level (S,F) of each."""
-        if not self.has_level:
-            return 0
-        now = self.first.take(places)
-        now += numbers
-        due = now % LEVEL_STEP == 0
-        if due.any():
-            for i in np.flatnonzero(due).tolist():
-                level = fusions[i].views.level
-                assert level is not None
-                level.number = int(now[i])
-                self.level[places[i]] = level.step(residual[i])
-        return self.level.take(places, axis=0)
+    def _level(
+        self, fusions: Sequence[Fusion], places: Places, numbers: Places, residual: Floats, known: Floats
+    ) -> Floats:
+        """The recent level (S,F) of each: as `known`, or a new one; zeros if the level is fixed."""
+        for i in np.flatnonzero(numbers % LEVEL_STEP == 0).tolist():
+            level = fusions[i].views.level
+            if level is not None:
+                level.number = int(numbers[i])
+                self.memory[places[i] * self.rows] = known[i] = level.step(residual[i])
+        return known

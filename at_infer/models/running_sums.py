@@ -1,4 +1,4 @@
-"""Sums over the last rows of many series, one row of each at a time: the numbers of `window_sums`, to the last bit.
+"""Sums over the last rows of live series, one row at a time: the numbers of `window_sums`, to the last bit.
 
 `window_sums` adds rows up by doubling: pairs, fours, eights. A new row is the end of one new pair, one new four and one
 new eight, each the sum of two that are known, if those of earlier rows are kept. So a row costs a few additions, however
@@ -6,103 +6,120 @@ many rows are summed up; nothing is ever subtracted, so nothing drifts.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
-Places = NDArray[np.int64]
 
 PHASES = 64
-"""Every ring has a length that divides this: where its entries lie depends on the row's number modulo it."""
+"""Every ring has a length that divides this: where its entries lie depends on the number of a row modulo it."""
+
+
+class Columns(NamedTuple):
+    """Some that are summed up alike."""
+
+    count: int
+    spans: Sequence[tuple[int, int]]
+    """As in `MovingMeans`: rows before and behind a row."""
+
+    @property
+    def ahead(self) -> int:
+        """Rows behind the one that is summed up around."""
+        return max(after for _, after in self.spans)
+
+    @property
+    def kept(self) -> int:
+        """Rows before the next one that its sums depend on."""
+        return max(before for before, _ in self.spans) + self.ahead
+
+    @property
+    def widths(self) -> list[int]:
+        """Rows that are summed up."""
+        return [before + 1 + after for before, after in self.spans]
+
+
+class Kept(NamedTuple):
+    """The sums of 2 ** `level` rows that ended `age` rows before the next row."""
+
+    columns: int
+    level: int
+    age: int
 
 
 class RunningSums:
-    """Of each series, rings of its last rows, pairs, fours and so on, in `memory` (series x `rows`, width)."""
+    """Which sums of some columns are kept, in rings, and how those of the next row are formed of them."""
 
-    def __init__(self, spans: Sequence[tuple[int, int]], width: int) -> None:
-        """`spans` are those of `MovingMeans`: rows before and behind a row."""
-        ahead = max(after for _, after in spans)
-        self.kept = max(before for before, _ in spans) + ahead
-        """Rows before the next one that its sums depend on."""
-        self.widths = [before + 1 + after for before, after in spans]
-        self.top = max(width.bit_length() for width in self.widths) - 1
-        """The sums of 2 ** top rows are the largest."""
-        self.reads: list[tuple[int, int]] = [(level, 1 << level) for level in range(self.top)]
-        """Level and age of what is read of each series; first the older halves of the new sums."""
-        self.terms = [self._terms(ahead + before, width) for (before, _), width in zip(spans, self.widths, strict=True)]
-        """For each span what is added up: numbers of what was read, or -1 - level of a new sum."""
-        self.levels = 1 + max(level for level, _ in self.reads)
-        """That have a ring."""
-        oldest = [max(age for level, age in self.reads if level == own) for own in range(self.levels)]
-        self.lengths = [1 << (age - 1).bit_length() for age in [max(self.kept, oldest[0]), *oldest[1:]]]
-        if max(self.lengths) > PHASES:
-            raise ValueError(f"spans: {self.widths} rows are too many")
-        self.rows, begins = sum(self.lengths), np.cumsum([0, *self.lengths]).tolist()
-        ages = [*self.reads, *((level, 0) for level in range(self.levels))]
-        self.table: Places = np.array(
-            [[begins[level] + (row - age) % self.lengths[level] for row in range(PHASES)] for level, age in ages]
-        )
-        """(reads and writes, PHASES): where they are in the memory of a series, by the number of the row."""
-        self.begins = begins
-        self.memory: Floats = np.zeros((0, width), np.float32)
+    def __init__(self, groups: Sequence[Columns]) -> None:
+        """Those with the widest sums first."""
+        self.groups, self.widths = groups, [[np.float32(width) for width in group.widths] for group in groups]
+        tops = [max(group.widths).bit_length() - 1 for group in groups]
+        self.new = [sum(g.count for g, top in zip(groups, tops, strict=True) if top >= k) for k in range(tops[0] + 1)]
+        """How many columns have sums of 2 ** level rows, by level: the first ones."""
+        self.reads = [Kept(g, k, 1 << k) for k in range(tops[0]) for g, top in enumerate(tops) if top > k]
+        """What is formed into others; first the older halves of the new sums, level by level."""
+        self.terms = [[self._terms(g, *span) for span in group.spans] for g, group in enumerate(groups)]
+        """For each span of each group what is added up: numbers of reads, or -1 - level of a new sum."""
+        self.levels = 1 + max(read.level for read in self.reads)
+        """That are kept."""
+        self.writes = [Kept(g, k, 0) for k in range(self.levels) for g, top in enumerate(tops) if top >= k]
+        self.read_at, self.write_at = (self._rows(part) for part in (self.reads, self.writes))
 
-    def _terms(self, oldest: int, width: int) -> list[int]:
-        """A window of so many rows from the one of age `oldest` on, small parts first, as `window_sums` adds them."""
-        found = []
+    def _terms(self, group: int, before: int, after: int) -> list[int]:
+        """A window of rows, small parts first, as `window_sums` adds them."""
+        found: list[int] = []
+        width, oldest = before + 1 + after, before + self.groups[group].ahead
         for level in range(width.bit_length()):
             if not width >> level & 1:
                 continue
             age = oldest - (1 << level) + 1
             if level == 1 and not found and age > 2:  # not worth a ring: the sum begins with two rows that are kept
-                found += [self._read(0, oldest), self._read(0, age)]
+                found += [self._read(group, 0, oldest), self._read(group, 0, age)]
             else:
-                found.append(self._read(level, age) if age else -1 - level)
+                found.append(self._read(group, level, age) if age else -1 - level)
             oldest = age - 1
         return found
 
-    def _read(self, level: int, age: int) -> int:
-        if (level, age) not in self.reads:
-            self.reads.append((level, age))
-        return self.reads.index((level, age))
+    def _read(self, group: int, level: int, age: int) -> int:
+        read = Kept(group, level, age)
+        if read not in self.reads:
+            self.reads.append(read)
+        return self.reads.index(read)
 
-    def grow(self, series: int) -> None:
-        """Room for so many."""
-        grown = np.zeros((series * self.rows, self.memory.shape[1]), np.float32)
-        grown[: len(self.memory)] = self.memory
-        self.memory = grown
+    def _rows(self, entries: Sequence[Kept]) -> list[int]:
+        """Where each begins, if they lie one behind the other, and where the last one ends."""
+        return [0, *np.cumsum([self.groups[entry.columns].count for entry in entries]).tolist()]
 
-    def enter(self, place: int, rows: Floats) -> None:
-        """The last rows (kept, width) of a series, whose next row is number 0 here."""
-        sums, first = rows, place * self.rows
-        for level in range(self.levels):
-            length = self.lengths[level]
-            count = min(length, len(sums))
-            ring = self.memory[first + self.begins[level] :][:length]
-            ring[length - count :] = sums[len(sums) - count :]
-            half = 1 << level
-            sums = sums[:-half] + sums[half:]
+    def levels_of(self, group: int) -> int:
+        """How many are kept of a group."""
+        return sum(own.columns == group for own in self.writes)
 
-    def leave(self, place: int, number: int) -> Floats:
-        """The last rows (kept, width) of a series, in order, when so many have come."""
-        ages = np.arange(self.kept, 0, -1)
-        found: Floats = self.memory[place * self.rows + (number - ages) % self.lengths[0]]
+    def length(self, own: Kept) -> int:
+        """Of its ring: a power of two."""
+        ages = [read.age for read in self.reads if read[:2] == own[:2]]
+        oldest = max([1, *ages, 0 if own.level else self.groups[own.columns].kept])
+        return 1 << (oldest - 1).bit_length()
+
+    def step(self, known: Floats, new: Floats) -> list[list[Floats]]:
+        """What was read (rows,S,F) and what will be written, of which level 0 is there -> means, by group and span."""
+        at, here, sums = 0, 0, [new[: self.new[0]]]
+        for level, count in enumerate(self.new[1:], start=1):
+            here += self.new[level - 1]
+            out = new[here : here + count] if level < self.levels else None
+            sums.append(np.add(known[at : at + count], sums[-1][:count], out=out))
+            at += count
+        found, first = [], 0
+        for group, widths, spans in zip(self.groups, self.widths, self.terms, strict=True):
+            own = slice(first, first + group.count)
+            means = []
+            for width, terms in zip(widths, spans, strict=True):
+                parts = [sums[-1 - k][own] if k < 0 else known[self.read_at[k] : self.read_at[k + 1]] for k in terms]
+                total = parts[0] + parts[1]
+                for part in parts[2:]:
+                    total += part
+                total /= width
+                means.append(total)
+            found.append(means)
+            first += group.count
         return found
-
-    def step(self, places: Places, phases: Places, rows: Floats) -> list[Floats]:
-        """The next row (S,width) of each of some series -> the sums (S,width) of each span."""
-        at = self.table.take(phases, axis=1)
-        at += places * self.rows
-        known = self.memory.take(at[: len(self.reads)], axis=0)
-        new = np.empty((self.top + 1, *rows.shape), np.float32)
-        new[0] = rows
-        for level in range(self.top):
-            np.add(known[level], new[level], out=new[level + 1])
-        self.memory[at[len(self.reads) :]] = new[: self.levels]
-        sums = []
-        for first, *terms in self.terms:
-            total = known[first] if first >= 0 else new[-1 - first]
-            for term in terms:
-                total = total + (known[term] if term >= 0 else new[-1 - term])
-            sums.append(total)
-        return sums
