@@ -10,10 +10,11 @@ from itertools import pairwise
 from weakref import finalize
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from at_infer.models.fusion import LARGEST, Floats, Fusion, fuse_parts
-from at_infer.models.running_sums import PHASES, Columns, Kept, RunningSums
+from at_infer.models.fusion import LARGEST, WIDTHS, Floats, Fusion, fuse_parts
+from at_infer.models.running_sums import PHASES, Columns, Kept, Operation, RunningSums
 from at_infer.models.views import ACTIVITY_AT, AHEAD, FLOOR, LEVEL_STEP, NEXT, NEXT_AT, VIEWS, MovingMeans
 
 Places = NDArray[np.int64]
@@ -55,13 +56,14 @@ class Together:
         """One row of each -> (S,1,1)."""
         if self.steady is None:
             self.steady = Steady(fusions[0])
-        steady = self.steady
-        places = np.array([steady.enter(fusion) if fusion.lent is None else fusion.place for fusion in fusions])
+        for fusion in fusions:
+            if fusion.lent is None:
+                self.steady.enter(fusion)
         with np.errstate(over="ignore", invalid="ignore"):
-            if len(places) <= TOGETHER:
-                return steady.step(fusions, places, rows)
-            parts = [slice(i, i + TOGETHER) for i in range(0, len(places), TOGETHER)]
-            return np.concatenate([steady.step(fusions[part], places[part], rows[part]) for part in parts])
+            if len(rows) <= TOGETHER:
+                return self.steady.step(fusions, rows)
+            parts = [slice(i, i + TOGETHER) for i in range(0, len(rows), TOGETHER)]
+            return np.concatenate([self.steady.step(fusions[part], rows[part]) for part in parts])
 
 
 class Steady:
@@ -98,11 +100,13 @@ class Steady:
         self.new = [slice(*pair) for pair in pairwise(begins)]
         """The same of what is written."""
         self.memory = np.zeros((0, self.features), np.float32)
-        self.numbers: Places = np.zeros(0, np.int64)
-        """Of the next row of each series."""
         self.free: list[int] = []
         self.dropped: dict[int, finalize[[int], Fusion]] = {}
         """What frees the place of a series that nobody has any more."""
+        self.entered: dict[int, int] = {}
+        """Number of the row that each series came with."""
+        self.work: dict[int, _Work] = {}
+        """By the number of series."""
 
     @property
     def _sums(self) -> tuple[RunningSums, RunningSums]:
@@ -129,8 +133,8 @@ class Steady:
         if fusion.views.residuals is not None:
             yield self.inner, 0, fusion.views.residuals
 
-    def enter(self, fusion: Fusion) -> int:
-        """Take over the memory of a series; its place."""
+    def enter(self, fusion: Fusion) -> None:
+        """Take over the memory of a series."""
         if not self.free:
             self._grow()
         place, views = self.free.pop(), fusion.views
@@ -147,22 +151,19 @@ class Steady:
                 ring[(fusion.number - np.arange(some, 0, -1)) % len(ring)] = rows[len(rows) - some :]
                 rows = rows[: -(1 << level)] + rows[1 << level :]
             means.context = None
-        self.numbers[place] = fusion.number
-        fusion.lent, fusion.place = self, place
+        fusion.lent, fusion.place, self.entered[place] = self, place, fusion.number
         self.dropped[place] = finalize(fusion, self.free.append, place)
-        return place
 
     def leave(self, fusion: Fusion) -> None:
         """Give the memory back."""
-        place, views = fusion.place, fusion.views
-        number = int(self.numbers[place])
+        place, views, number = fusion.place, fusion.views, fusion.number
         for sums, group, means in self._groups(fusion):
             ring = self._ring(place, (sums, group, 0), sums.groups[group].count)
             kept = ring[(number - np.arange(sums.groups[group].kept, 0, -1)) % len(ring)]
             means.context = np.ascontiguousarray((kept[:, 0] if means is views.residuals else kept).T)
-            means.seen += number - fusion.number
+            means.seen += number - self.entered[place]
         past = self._ring(place, (None, 0, 0), 1)[(number - np.arange(max(AHEAD), 0, -1)) % PAST, 0]
-        views.past, fusion.number = np.ascontiguousarray(past.T), number
+        views.past = np.ascontiguousarray(past.T)
         if views.level is not None:
             views.level.number = number
         fusion.lent = None
@@ -176,62 +177,94 @@ class Steady:
 
     def _grow(self) -> None:
         """Room for more; places are taken from the first on."""
-        before, after = len(self.numbers), max(1, 2 * len(self.numbers))
+        before = len(self.memory) // self.rows
+        after = max(1, 2 * before)
         self.memory = np.concatenate([self.memory, np.zeros(((after - before) * self.rows, self.features), np.float32)])
-        self.numbers = np.concatenate([self.numbers, np.zeros(after - before, np.int64)])
         self.free += range(after - 1, before - 1, -1)
 
-    def step(self, fusions: Sequence[Fusion], places: Places, rows: Floats) -> Floats:
+    def step(self, fusions: Sequence[Fusion], rows: Floats) -> Floats:
         """The next row (S,3F) or (S,2F) of each of some series -> scores (S,1,1)."""
-        numbers = self.numbers.take(places)
-        self.numbers[places] = numbers + 1
-        at = self.table.take(numbers % PHASES, axis=1)
-        at += places * self.rows
-        reads = self.known[-1].stop
-        known = self.memory.take(at[:reads], axis=0)
-        new = np.empty((len(at) - reads, len(rows), self.features), np.float32)
-        inner, outer = (new[part] for part in self.new)
-        x, residual, *shape = rows.reshape(len(rows), -1, self.features).swapaxes(0, 1)
-        new[0], inner[0] = x, residual  # the latter is replaced if residuals are not summed up
-        views = np.empty((len(VIEWS), len(rows), self.features), np.float32)
-        errors = self._errors(known[self.lags], x, views[NEXT_AT:ACTIVITY_AT])
-        np.square(errors, out=inner[self.inner.new[0] - 2 : self.inner.new[0]])
-        *of_residuals, of_errors = self.inner.step(known[self.known[0]], inner)
-        if shape:
-            views[SHAPE] = shape[0]
+        work = self.work.get(len(rows))
+        if work is None:
+            work = self.work[len(rows)] = _Work(self, len(rows))
+        numbers = [fusion.number for fusion in fusions]
+        if len(rows) == 1:
+            np.add(self.table[:, numbers[0] % PHASES, None], fusions[0].place * self.rows, work.at)
         else:
-            np.subtract(residual, of_residuals[0][0][0], out=views[SHAPE])
-        np.log(of_errors[0] + FLOOR, out=views[ACTIVITY_AT:-1])
-        np.subtract(residual, self._level(fusions, places, numbers, residual, known[0]), out=views[-1])
-        squares = outer[: self.count]
-        np.subtract(views[: self.count], self.centre, out=squares)
-        squares *= self.weight
-        np.square(squares, out=squares)
-        np.minimum(squares, LARGEST, out=squares)
-        (means,) = self.outer.step(known[self.known[1]], outer)
-        self.memory[at[reads:]] = new
-        roots = np.sqrt(np.stack(means))
-        parts = np.add.accumulate(roots, axis=-1)[..., -1] / np.float32(self.features)  # one by one, as in `Fusion`
-        return fuse_parts(parts.reshape(-1, len(rows)), self.unit)[0][:, None]
+            np.take(self.table, np.array(numbers) % PHASES, 1, work.at)
+            work.at += np.array([fusion.place for fusion in fusions]) * self.rows
+        self.memory.take(work.reads, 0, work.known, "clip")
+        given = rows.reshape(len(rows), -1, self.features)
+        for k, part in enumerate(work.given):
+            part[...] = given[:, k]
+        run(work.before_level)
+        for i, (fusion, number) in enumerate(zip(fusions, numbers, strict=True)):
+            fusion.number = number + 1
+            if number % LEVEL_STEP == 0 and (level := fusion.views.level) is not None:
+                level.number = number
+                work.level[i] = self.memory[fusion.place * self.rows] = level.step(work.residual[i])
+        run(work.behind_level)
+        self.memory[work.writes] = work.new
+        return fuse_parts(work.parts, self.unit)[0][:, None]
 
-    def _errors(self, past: Floats, x: Floats, out: Floats) -> Floats:
-        """Errors (2,S,F) of both predictions, from rows before (lags,S,F), as `prediction_errors` forms them."""
-        terms = np.empty((len(NEXT) + 1, *out.shape), np.float32)
-        np.subtract(x, self.intercepts, out=terms[0])
-        by_lag, *others = past.strides
-        strides = (by_lag, (AHEAD[0] - NEXT[0]) * by_lag, *others)
-        seen: Floats = np.ndarray((len(NEXT), *out.shape), np.float32, past, (NEXT[0] - 1) * by_lag, strides)
-        np.multiply(seen, self.coefficients, out=terms[1:])
-        errors: Floats = np.subtract.reduce(terms, axis=0, out=out)
-        return errors
 
-    def _level(
-        self, fusions: Sequence[Fusion], places: Places, numbers: Places, residual: Floats, known: Floats
-    ) -> Floats:
-        """The recent level (S,F) of each: as `known`, or a new one; zeros if the level is fixed."""
-        for i in np.flatnonzero(numbers % LEVEL_STEP == 0).tolist():
-            level = fusions[i].views.level
-            if level is not None:
-                level.number = int(numbers[i])
-                self.memory[places[i] * self.rows] = known[i] = level.step(residual[i])
-        return known
+class _Work:
+    """Arrays of one step of some series, and the operations on them: without a call to make an array, or a part of one.
+
+    They are those of `SeriesViews.add` and `Fusion.score_views`, on arrays (...,S,F).
+    """
+
+    def __init__(self, steady: Steady, series: int) -> None:
+        def room(*shape: int) -> Floats:
+            return np.empty((*shape, series, steady.features), np.float32)
+
+        self.at = np.empty((len(steady.table), series), np.int64)
+        reads = steady.known[-1].stop
+        self.reads, self.writes = self.at[:reads], self.at[reads:]
+        self.known, self.new, views = room(reads), room(len(self.writes)), room(len(VIEWS))
+        inner, outer = (self.new[part] for part in steady.new)
+        sums_shape = len(steady.inner.groups) > 1
+        self.level, x, errors = self.known[0], self.new[0], views[NEXT_AT:ACTIVITY_AT]
+        self.residual = inner[0] if sums_shape else room()
+        self.given = [x, self.residual, *([] if sums_shape else [views[SHAPE]])]
+        """Where the parts of a row go."""
+        of_shape, activity = [[room(1)]] if sums_shape else [], room(2)
+        self.before_level: list[Operation] = [
+            *_predict(self.known[steady.lags], x, steady, errors),
+            (np.square, (errors, inner[sums_shape : sums_shape + 2])),
+            *steady.inner.prepare(self.known[steady.known[0]], inner, [*of_shape, [activity]]),
+            *((np.subtract, (self.residual, mean[0], views[SHAPE])) for (mean,) in of_shape),
+            (np.add, (activity, FLOOR, activity)),
+            (np.log, (activity, views[ACTIVITY_AT:-1])),
+        ]
+        squares, roots = outer[: steady.count], room(len(WIDTHS), steady.count)
+        total = np.empty_like(roots)
+        self.parts = np.empty((len(WIDTHS) * steady.count, series), np.float32)
+        self.behind_level: list[Operation] = [
+            (np.subtract, (self.residual, self.level, views[-1])),
+            (np.subtract, (views[: steady.count], steady.centre, squares)),
+            (np.multiply, (squares, steady.weight, squares)),
+            (np.square, (squares, squares)),
+            (np.minimum, (squares, LARGEST, squares)),
+            *steady.outer.prepare(self.known[steady.known[1]], outer, [[*roots]]),
+            (np.sqrt, (roots, roots)),
+            (np.add.accumulate, (roots, -1, None, total)),  # feature by feature
+            (np.divide, (total[..., -1].reshape(self.parts.shape), np.float32(steady.features), self.parts)),
+        ]
+
+
+def _predict(past: Floats, x: Floats, steady: Steady, errors: Floats) -> Iterator[Operation]:
+    """Errors (2,S,F) of both predictions, from rows before (lags,S,F), as `prediction_errors` forms them."""
+    terms = np.empty((len(NEXT) + 1, *errors.shape), np.float32)
+    by_lag, *others = past.strides
+    shape, strides = (len(NEXT), *errors.shape), (by_lag, (AHEAD[0] - NEXT[0]) * by_lag, *others)
+    seen: Floats = as_strided(past[NEXT[0] - 1 :], shape, strides)
+    yield np.subtract, (x, steady.intercepts, terms[0])
+    yield np.multiply, (seen, steady.coefficients, terms[1:])
+    yield np.subtract.reduce, (terms, 0, None, errors)
+
+
+def run(operations: list[Operation]) -> None:
+    """One after the other."""
+    for function, arrays in operations:
+        function(*arrays)

@@ -5,13 +5,15 @@ new eight, each the sum of two that are known, if those of earlier rows are kept
 many rows are summed up; nothing is ever subtracted, so nothing drifts.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
+Operation = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function of numpy, and the arrays that it is called with."""
 
 PHASES = 64
 """Every ring has a length that divides this: where its entries lie depends on the number of a row modulo it."""
@@ -53,7 +55,7 @@ class RunningSums:
 
     def __init__(self, groups: Sequence[Columns]) -> None:
         """Those with the widest sums first."""
-        self.groups, self.widths = groups, [[np.float32(width) for width in group.widths] for group in groups]
+        self.groups = groups
         tops = [max(group.widths).bit_length() - 1 for group in groups]
         self.new = [sum(g.count for g, top in zip(groups, tops, strict=True) if top >= k) for k in range(tops[0] + 1)]
         """How many columns have sums of 2 ** level rows, by level: the first ones."""
@@ -101,25 +103,24 @@ class RunningSums:
         oldest = max([1, *ages, 0 if own.level else self.groups[own.columns].kept])
         return 1 << (oldest - 1).bit_length()
 
-    def step(self, known: Floats, new: Floats) -> list[list[Floats]]:
-        """What was read (rows,S,F) and what will be written, of which level 0 is there -> means, by group and span."""
+    def prepare(self, known: Floats, new: Floats, means: Sequence[Sequence[Floats]]) -> Iterator[Operation]:
+        """What makes the means of each span of each group, of what was read (rows,S,F) and the new rows.
+
+        It also forms the rest of what will be written (rows,S,F), which begins with the new rows.
+        """
         at, here, sums = 0, 0, [new[: self.new[0]]]
         for level, count in enumerate(self.new[1:], start=1):
             here += self.new[level - 1]
-            out = new[here : here + count] if level < self.levels else None
-            sums.append(np.add(known[at : at + count], sums[-1][:count], out=out))
+            is_kept = level < self.levels
+            sums.append(new[here : here + count] if is_kept else np.empty((count, *new.shape[1:]), np.float32))
+            yield np.add, (known[at : at + count], sums[level - 1][:count], sums[level])
             at += count
-        found, first = [], 0
-        for group, widths, spans in zip(self.groups, self.widths, self.terms, strict=True):
+        first = 0
+        for group, spans, of_group in zip(self.groups, self.terms, means, strict=True):
             own = slice(first, first + group.count)
-            means = []
-            for width, terms in zip(widths, spans, strict=True):
+            for width, terms, mean in zip(group.widths, spans, of_group, strict=True):
                 parts = [sums[-1 - k][own] if k < 0 else known[self.read_at[k] : self.read_at[k + 1]] for k in terms]
-                total = parts[0] + parts[1]
-                for part in parts[2:]:
-                    total += part
-                total /= width
-                means.append(total)
-            found.append(means)
+                for one, other in zip([parts[0], *[mean] * len(parts)], parts[1:], strict=False):
+                    yield np.add, (one, other, mean)
+                yield np.divide, (mean, np.float32(width), mean)
             first += group.count
-        return found
