@@ -50,6 +50,7 @@ class OnnxEngine(Scoring):
         self.missing = self._missing()
         window = self.session.get_inputs()[0]
         self.input_name, self.input_shape = window.name, window.shape
+        self._row_shape = tuple(size for size in window.shape[1:] if isinstance(size, int))
 
     def _missing(self) -> list[str]:
         """What a file of another exporter lacks for scoring."""
@@ -67,10 +68,14 @@ class OnnxEngine(Scoring):
 
     def run_last(self, windows: Floats) -> Floats:
         """(B,N,F) raw values -> the reconstruction of each window's last row (B,F)."""
-        with self._opening:
-            session = self._live_session = self._live_session or self._open_live()
+        session = self._live_session or self._open_live_once()
         found: Floats = self._checked(lambda given: session.run(None, {self.input_name: given}), windows)[0]
         return found
+
+    def _open_live_once(self) -> Any:
+        with self._opening:
+            self._live_session = self._live_session or self._open_live()
+        return self._live_session
 
     def _open_live(self) -> Any:
         """The graph inside the file; most runs do not need it."""
@@ -87,8 +92,7 @@ class OnnxEngine(Scoring):
 
     def _checked(self, run: Callable[[Floats], list[Any]], windows: Floats) -> list[Any]:
         """What `run` makes of windows of the right shape."""
-        expected = [size for size in self.input_shape[1:] if isinstance(size, int)]
-        if windows.ndim != len(self.input_shape) or list(windows.shape[1:]) != expected:
+        if windows.ndim != len(self.input_shape) or windows.shape[1:] != self._row_shape:
             raise EngineError(f"{self.path}: takes windows of shape {self.input_shape}, not {list(windows.shape)}")
         try:
             return run(np.ascontiguousarray(windows, np.float32))

@@ -83,13 +83,16 @@ class StreamBatch:
         """Into the core: up to each gap, or one by one where features may be missing."""
         known, rows = of.series, of.rows
         state, longest = known.state, self.core.settings.longest_step
-        told = [time for time in of.times if time is not None]
-        times = np.concatenate(told) if len(told) == len(of.times) else None
-        if self.core.settings.mask or (times is None and told):
-            begins = list(range(len(rows)))
+        if len(rows) == 1:
+            times, begins = of.times[0], [0]
         else:
-            gaps = [] if times is None or longest is None else find_gaps(times, longest, state.time).tolist()
-            begins = sorted({0, *gaps})
+            told = [time for time in of.times if time is not None]
+            times = np.concatenate(told) if len(told) == len(of.times) else None
+            if self.core.settings.mask or (times is None and told):
+                begins = list(range(len(rows)))
+            else:
+                gaps = [] if times is None or longest is None else find_gaps(times, longest, state.time).tolist()
+                begins = sorted({0, *gaps})
         for begin, end in pairwise([*begins, len(rows)]):
             before = state.stretch
             gone = None if before.missing is None else before.missing.run.copy()

@@ -115,7 +115,8 @@ class StreamScorer:
         if len(names) != len(values) or (times is not None and len(times) != len(values)):
             raise DataError(f"rows: there are {len(values)}, with {len(names)} series and {len(times or names)} times")
         count = len(values)
-        channels = np.full((count, self.core.settings.channels), np.nan, np.float32)
+        channels = np.empty((count, self.core.settings.channels), np.float32)
+        channels.fill(np.nan)
         pushed = Pushed(channels[:, 0], np.zeros(count, np.bool_), [None] * count, channels)
         pushed.given_tags = range(count) if tags is None else tags
         pushed.missing = np.isnan(values) if self.scorer.masks else None
@@ -179,6 +180,8 @@ class StreamScorer:
 
     def _refuse_values(self, values: Floats, refused: dict[int, str]) -> None:
         """Infinities never fit, gaps only if the model has a way to fill them."""
+        if np.isfinite(values).all():
+            return
         if self.scorer.masks:
             unusable = np.isinf(values) | np.isnan(values).all(axis=1, keepdims=True)
         else:

@@ -98,15 +98,14 @@ def fusion_rows(windows: Floats, outputs: Mapping[str, Floats], scaler: Scaler) 
     return np.concatenate([x, residual, shape], axis=-1)
 
 
-def live_rows(windows: Floats, outputs: Mapping[str, Floats], scaler: Scaler, rows: int) -> Floats:
-    """Of the last `rows` of each window (B,r,2F): scaled values and residuals."""
-    _require(outputs, ["reconstruction"])
+def live_rows(windows: Floats, reconstruction: Floats, mean: Floats, scale: Floats, rows: int) -> Floats:
+    """Of the last `rows` of each window (B,r,2F): scaled values and residuals; mean and scale (F,) are the scaler's."""
     features = windows.shape[-1]
     found = np.empty((len(windows), rows, 2 * features), np.float32)
     x = found[..., :features]
-    np.subtract(windows[:, -rows:], np.asarray(scaler.mean, np.float32), out=x)
-    x /= np.asarray(scaler.scale, np.float32)
-    np.subtract(x, outputs["reconstruction"][:, -rows:], out=found[..., features:])
+    np.subtract(windows[:, -rows:], mean, out=x)
+    np.divide(x, scale, out=x)
+    np.subtract(x, reconstruction[:, -rows:], out=found[..., features:])
     return found
 
 

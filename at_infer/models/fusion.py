@@ -226,6 +226,8 @@ class Fusion:
     @property
     def is_steady(self) -> bool:
         """Every further row makes one final, by the same operations as in any other series that is steady."""
+        if self.lent is not None:
+            return True
         level = self.views.level
         begun = self.causal and self.means.seen >= STEADY_ROWS
         return begun and not (self.explain or self.mask or self.onset) and (level is None or level.early is None)

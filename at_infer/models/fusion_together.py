@@ -6,6 +6,7 @@ number is formed by the operations of `Fusion`, in their order.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from weakref import finalize
 
@@ -14,7 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from at_infer.models.fusion import LARGEST, WIDTHS, Floats, Fusion, fuse_parts
-from at_infer.models.running_sums import PHASES, Columns, Kept, Operation, RunningSums
+from at_infer.models.running_sums import PHASES, Columns, Operation, RunningSums
 from at_infer.models.views import ACTIVITY_AT, AHEAD, FLOOR, LEVEL_STEP, NEXT, NEXT_AT, VIEWS, MovingMeans
 
 Places = NDArray[np.int64]
@@ -38,13 +39,15 @@ class Together:
 
     def add(self, fusions: Sequence[Fusion], parts: Sequence[Floats]) -> list[Floats]:
         """The next rows (n,3F) or (n,2F) of several series -> rows (m,C) of each that are final, as `Fusion.add`."""
-        if len(fusions) > 1 and len(set(map(id, fusions))) < len(fusions):  # one series may come twice, in order
-            return [self._add(fusion, part) for fusion, part in zip(fusions, parts, strict=True)]
-        if len(fusions) > 1 and all(len(part) == 1 for part in parts) and all(fusion.is_steady for fusion in fusions):
-            rows = np.concatenate(parts)
-            if not np.isnan(rows.min()):
-                return [*self._step(fusions, rows)]
-        return [self._add(fusion, part) for fusion, part in zip(fusions, parts, strict=True)]
+        found: dict[int, Floats] = {}
+        if len(set(map(id, fusions))) == len(fusions) > 1:  # one series may come twice, in order
+            single = [i for i, part in enumerate(parts) if len(part) == 1 and fusions[i].is_steady]
+            if single and np.isnan(np.concatenate([parts[i] for i in single]).min()):
+                single = [i for i in single if not np.isnan(parts[i].min())]
+            if single:
+                scores = self._step([fusions[i] for i in single], np.concatenate([parts[i] for i in single]))
+                found = dict(zip(single, scores, strict=True))
+        return [found[i] if i in found else self._add(fusions[i], part) for i, part in enumerate(parts)]
 
     def _add(self, fusion: Fusion, rows: Floats) -> Floats:
         if not (0 < len(rows) <= FEW_ROWS and fusion.is_steady) or np.isnan(rows.min()):
@@ -83,13 +86,13 @@ class Steady:
         """Of residuals and of squared errors of prediction."""
         self.outer = RunningSums([Columns(self.count, like.means.spans)])
         """Of squared deviations."""
-        self.rings: dict[Ring, tuple[int, int]] = {}
-        """Where each begins in the memory of a series, and its length."""
-        self.rows = 1  # the first is the recent level
-        for sums, of in ((None, Kept(0, 0, 0)), *((sums, of) for sums in self._sums for of in sums.writes)):
-            length = PAST if sums is None else sums.length(of)
-            self.rings[sums, of.columns, of.level] = self.rows, length
-            self.rows += length * (1 if sums is None else sums.groups[of.columns].count)
+        self.rings: dict[Ring, tuple[int, int]] = {(None, 0, 0): (1, PAST)}
+        """Where each begins in the memory of a series, behind the recent level, and its length."""
+        self.rows = 1 + PAST
+        for sums in self._sums:
+            for of in sums.writes:
+                self.rings[sums, of.columns, of.level] = self.rows, sums.length(of)
+                self.rows += sums.length(of) * sums.groups[of.columns].size
         self.table = np.array([[0] * PHASES, *self._table(reads=True), *self._table(reads=False)])
         """Rows of a memory that are read, then those that are written, by the number of a row modulo `PHASES`."""
         self.lags = slice(1, 1 + max(AHEAD))
@@ -118,7 +121,7 @@ class Steady:
             yield self._place((None, 0, 0), age, 1, 0)
         for sums in self._sums:
             for columns, level, age in sums.reads if reads else sums.writes:
-                count = sums.groups[columns].count
+                count = sums.groups[columns].size
                 for column in range(count):
                     yield self._place((sums, columns, level), age, count, column)
 
@@ -143,7 +146,7 @@ class Steady:
         self._ring(place, (None, 0, 0), 1)[(fusion.number - np.arange(max(AHEAD), 0, -1)) % PAST, 0] = views.past.T
         for sums, group, means in self._groups(fusion):
             assert means.context is not None
-            count = sums.groups[group].count
+            count = sums.groups[group].size
             rows = np.ascontiguousarray(means.context.T).reshape(-1, count, self.features)
             for level in range(sums.levels_of(group)):
                 ring = self._ring(place, (sums, group, level), count)
@@ -158,7 +161,7 @@ class Steady:
         """Give the memory back."""
         place, views, number = fusion.place, fusion.views, fusion.number
         for sums, group, means in self._groups(fusion):
-            ring = self._ring(place, (sums, group, 0), sums.groups[group].count)
+            ring = self._ring(place, (sums, group, 0), sums.groups[group].size)
             kept = ring[(number - np.arange(sums.groups[group].kept, 0, -1)) % len(ring)]
             means.context = np.ascontiguousarray((kept[:, 0] if means is views.residuals else kept).T)
             means.seen += number - self.entered[place]
@@ -245,7 +248,7 @@ class _Work:
             (np.subtract, (views[: steady.count], steady.centre, squares)),
             (np.multiply, (squares, steady.weight, squares)),
             (np.square, (squares, squares)),
-            (np.minimum, (squares, LARGEST, squares)),
+            (partial(np.minimum, out=squares), (squares, LARGEST)),
             *steady.outer.prepare(self.known[steady.known[1]], outer, [[*roots]]),
             (np.sqrt, (roots, roots)),
             (np.add.accumulate, (roots, -1, None, total)),  # feature by feature

@@ -1,8 +1,8 @@
 """Sums over the last rows of live series, one row at a time: the numbers of `window_sums`, to the last bit.
 
 `window_sums` adds rows up by doubling: pairs, fours, eights. A new row is the end of one new pair, one new four and one
-new eight, each the sum of two that are known, if those of earlier rows are kept. So a row costs a few additions, however
-many rows are summed up; nothing is ever subtracted, so nothing drifts.
+new eight, each the sum of two that are known, if those of earlier rows are kept. So a row costs a few additions,
+however many rows are summed up; nothing is ever subtracted, so nothing drifts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ PHASES = 64
 class Columns(NamedTuple):
     """Some that are summed up alike."""
 
-    count: int
+    size: int
     spans: Sequence[tuple[int, int]]
     """As in `MovingMeans`: rows before and behind a row."""
 
@@ -57,7 +57,7 @@ class RunningSums:
         """Those with the widest sums first."""
         self.groups = groups
         tops = [max(group.widths).bit_length() - 1 for group in groups]
-        self.new = [sum(g.count for g, top in zip(groups, tops, strict=True) if top >= k) for k in range(tops[0] + 1)]
+        self.new = [sum(g.size for g, top in zip(groups, tops, strict=True) if top >= k) for k in range(tops[0] + 1)]
         """How many columns have sums of 2 ** level rows, by level: the first ones."""
         self.reads = [Kept(g, k, 1 << k) for k in range(tops[0]) for g, top in enumerate(tops) if top > k]
         """What is formed into others; first the older halves of the new sums, level by level."""
@@ -91,7 +91,7 @@ class RunningSums:
 
     def _rows(self, entries: Sequence[Kept]) -> list[int]:
         """Where each begins, if they lie one behind the other, and where the last one ends."""
-        return [0, *np.cumsum([self.groups[entry.columns].count for entry in entries]).tolist()]
+        return [0, *np.cumsum([self.groups[entry.columns].size for entry in entries]).tolist()]
 
     def levels_of(self, group: int) -> int:
         """How many are kept of a group."""
@@ -117,10 +117,10 @@ class RunningSums:
             at += count
         first = 0
         for group, spans, of_group in zip(self.groups, self.terms, means, strict=True):
-            own = slice(first, first + group.count)
+            own = slice(first, first + group.size)
             for width, terms, mean in zip(group.widths, spans, of_group, strict=True):
                 parts = [sums[-1 - k][own] if k < 0 else known[self.read_at[k] : self.read_at[k + 1]] for k in terms]
                 for one, other in zip([parts[0], *[mean] * len(parts)], parts[1:], strict=False):
                     yield np.add, (one, other, mean)
                 yield np.divide, (mean, np.float32(width), mean)
-            first += group.count
+            first += group.size

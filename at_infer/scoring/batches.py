@@ -19,7 +19,8 @@ class Windows(NamedTuple):
 
     stretch: Stretch
     starts: Starts
-    bad: Bools
+    bad: Bools | None
+    """None: none is."""
 
 
 class Until(NamedTuple):

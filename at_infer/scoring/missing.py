@@ -20,11 +20,11 @@ class Filler:
         # Nothing to repeat at the start of a series: its gaps get the mean.
         self.last = self.mean if last is None else np.where(np.isnan(last), self.mean, last)
 
-    def apply(self, block: Rows) -> None:
-        """Fill (rows, F); with policy `error` gaps stay as they are."""
+    def apply(self, block: Rows, *, complete: bool = False) -> None:
+        """Fill (rows, F), unless it is complete; with policy `error` gaps stay as they are."""
         if self.fill == "error" or not len(block):
             return
-        for j in np.flatnonzero(np.isnan(block).any(axis=0)):
+        for j in [] if complete else np.flatnonzero(np.isnan(block).any(axis=0)):
             column = block[:, j]
             if self.fill == "mean":
                 column[np.isnan(column)] = self.mean[j]

@@ -77,8 +77,7 @@ class RowScorer:
             settings.finish(),
             self.counts.rows,
             np.empty((0, self.width), np.float32),
-            np.empty(0, np.bool_),
-            MissingFeatures(settings.fill, len(settings.columns)) if settings.mask else None,
+            missing=MissingFeatures(settings.fill, len(settings.columns)) if settings.mask else None,
         )
 
     def push(
@@ -129,19 +128,16 @@ class RowScorer:
             self._count_missing(mask)
             rows = np.concatenate([rows, mask], axis=1)
         n, stride = self.layout.window, self.layout.stride
-        stretch.buffer = np.concatenate([stretch.buffer, rows])
-        stretch.bad = np.concatenate([stretch.bad, bad])
-        stretch.rows += len(rows)
+        stretch.append(rows, bad)
         self.counts.rows += len(rows)
-        starts = np.arange(stretch.next_start, stretch.rows - n + 1, stride, dtype=np.int64)
-        if len(starts):
+        if stretch.next_start <= stretch.rows - n:
+            starts = np.arange(stretch.next_start, stretch.rows - n + 1, stride, dtype=np.int64)
             self._enqueue(stretch, starts)
             stretch.next_start = int(starts[-1]) + stride
         scored = stretch.next_start - stride + n if stretch.next_start else 0  # rows that end a window, or are before
         if self.layout.align == "last" and scored < stretch.rows:
             self.batches.batch.work.append(Until(stretch, stretch.rows))
-        keep = min(n, len(stretch.buffer))
-        stretch.buffer, stretch.bad = stretch.buffer[-keep:], stretch.bad[-keep:]
+        stretch.keep(n)
 
     def _end(self, stretch: Stretch) -> None:
         n = self.layout.window
@@ -164,15 +160,15 @@ class RowScorer:
         ready, self.ready = self.ready, []
         return ready
 
-    def _prepare(self, stretch: Stretch, rows: Floats, where: str, first_row: int) -> Bools:
+    def _prepare(self, stretch: Stretch, rows: Floats, where: str, first_row: int) -> Bools | None:
         """Fill missing values in place by the model's policy; a row that is still not finite is bad, or an error."""
-        complete = np.isfinite(rows).all()
+        complete = bool(np.isfinite(rows).all())
         nothing = np.isnan(rows).all(axis=1) if stretch.missing is not None else None
-        stretch.filler.apply(rows)  # it remembers the last row
+        stretch.filler.apply(rows, complete=complete)  # it remembers the last row
         if nothing is not None:
             rows[nothing] = np.nan
         if complete or (finite := np.isfinite(rows)).all():
-            return np.zeros(len(rows), np.bool_)
+            return None
         if self.settings.on_bad_rows == "error":
             row, j = (int(i) for i in np.argwhere(~finite)[0])
             what = "has no value" if np.isnan(rows[row, j]) else "is infinite, or too large for float32,"
@@ -187,8 +183,8 @@ class RowScorer:
         n = self.layout.window
         first = stretch.rows - len(stretch.buffer)  # row of the stretch that the buffer starts with
         at = starts - first
-        bad = np.zeros(len(starts), np.bool_)
-        if stretch.bad.any():
+        bad = None
+        if stretch.bad is not None:
             before = np.concatenate([[0], np.cumsum(stretch.bad)])
             bad = before[at + n] > before[at]
         self._count(stretch, starts, bad, self.counts.rows)
@@ -205,14 +201,16 @@ class RowScorer:
             count = min(batch.room, len(starts) - done)
             part = slice(done, done + count)
             chosen = views[at[done] : at[done] + (count - 1) * step + 1 : step]
-            batch.add(Windows(stretch, starts[part], bad[part]), chosen.transpose(0, 2, 1))
+            own = Windows(stretch, starts[part], None if bad is None else bad[part])
+            batch.add(own, chosen.transpose(0, 2, 1))
             done += count
             if not batch.room:
                 self.batches.send(self.counts.rows)
 
     def _scored(self, batch: Batch) -> Floats:
         n = self.layout.window
-        if not batch.filled or batch.span(n)[1] <= self.skip_before:  # an earlier run has scored what depends on it
+        # An earlier run may have scored what depends on it.
+        if not batch.filled or (self.skip_before > 0 and batch.span(n)[1] <= self.skip_before):
             return np.zeros((batch.filled, n, self.settings.window_channels), np.float32)
         try:
             return self.score(batch.windows[: batch.filled])
@@ -238,8 +236,8 @@ class RowScorer:
                         of_windows = scores[done : done + len(starts)]
                         done += len(starts)
                         if self.settings.on_bad_rows != "keep":
-                            bad = bad | self._without_score(batch, stretch, starts, of_windows, bad)
-                        if bad.any():
+                            bad = self._without_score(batch, stretch, starts, of_windows, bad)
+                        if bad is not None and bad.any():
                             of_windows = np.where(bad[:, None, None], np.float32(np.nan), of_windows)
                         merged.append((stretch, stretch.merger.add(starts, of_windows)))
         finally:
@@ -252,16 +250,16 @@ class RowScorer:
             self._emit(stretch, rows)
         merged.clear()
 
-    def _count(self, stretch: Stretch, starts: Starts, bad: Bools, rows: int, *, again: bool = False) -> None:
+    def _count(self, stretch: Stretch, starts: Starts, bad: Bools | None, rows: int, *, again: bool = False) -> None:
         """Count windows when so many rows have come, or with `again` only what has turned out to be bad."""
         if self.counted is None:
             self.counts.windows += 0 if again else len(starts)
-            self.counts.bad_windows += int(np.count_nonzero(bad))
+            self.counts.bad_windows += 0 if bad is None else int(np.count_nonzero(bad))
             return
         last = np.minimum(stretch.first_row + starts + self.layout.window, rows) - 1
         owned = (last >= self.counted.start) & (last < self.counted.stop)
         self.counts.windows += 0 if again else int(owned.sum())
-        self.counts.bad_windows += int((bad & owned).sum())
+        self.counts.bad_windows += 0 if bad is None else int((bad & owned).sum())
 
     def _count_missing(self, mask: Floats) -> None:
         """Rows in which a feature is left out; those of a halo do not count."""
@@ -271,9 +269,13 @@ class RowScorer:
         for j in np.flatnonzero(mask.any(axis=0)).tolist():
             self.counts.missing[j] = self.counts.missing.get(j, 0) + int(mask[:, j].sum())
 
-    def _without_score(self, batch: Batch, stretch: Stretch, starts: Starts, scores: Floats, bad: Bools) -> Bools:
-        """Windows whose values are so large that the engine overflows: bad like those with a bad row, or an error."""
-        overflown: Bools = ~np.isfinite(scores).all(axis=(1, 2)) & ~bad
+    def _without_score(
+        self, batch: Batch, stretch: Stretch, starts: Starts, scores: Floats, bad: Bools | None
+    ) -> Bools | None:
+        """Bad windows, with those whose values are so large that the engine overflows, which may also be an error."""
+        overflown: Bools = ~np.isfinite(scores).all(axis=(1, 2))
+        if bad is not None:
+            overflown &= ~bad
         if overflown.any():
             if self.settings.on_bad_rows == "error":
                 first = stretch.first_row + int(starts[overflown.argmax()])
@@ -283,7 +285,7 @@ class RowScorer:
                     f"row, or pass on_bad_rows='null'"
                 )
             self._count(stretch, starts, overflown, batch.rows, again=True)
-        return overflown
+        return overflown if bad is None else overflown | bad
 
     def _emit(self, stretch: Stretch, rows: Floats) -> None:
         if len(rows):
@@ -300,7 +302,8 @@ class RowScorer:
         # The first row repeated in front, as if nothing had happened before.
         missing = n - stretch.rows
         stretch.buffer = np.concatenate([np.repeat(stretch.buffer[:1], missing, axis=0), stretch.buffer])
-        stretch.bad = np.concatenate([np.repeat(stretch.bad[:1], missing), stretch.bad])
+        if stretch.bad is not None:
+            stretch.bad = np.concatenate([np.repeat(stretch.bad[:1], missing), stretch.bad])
         stretch.merger = Padded(self.settings.window_channels, missing)
         stretch.rows = n
         self._enqueue(stretch, np.zeros(1, np.int64))

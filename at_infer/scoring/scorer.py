@@ -101,6 +101,8 @@ class Scorer:
             raise
         as_recorded = replace(self.config, smooth=self.metadata.score.smooth) == self.metadata.score
         self._score_is_ready = as_recorded and "score" in self.engine.outputs
+        scaler = self.metadata.scaler
+        self._scaler = np.asarray(scaler.mean, np.float32), np.asarray(scaler.scale, np.float32)
         self.engine_s = 0.0
         """Seconds spent inside the engine, by all threads together."""
 
@@ -244,16 +246,18 @@ class Scorer:
         if missing is not None:
             windows = np.ascontiguousarray(windows[..., :features])
         begin = time.perf_counter()
+        outputs: dict[str, Floats] = {}
         if self._needs_live_rows and self.layout.delay == 0 and self.engine.has_last:
-            outputs = {"reconstruction": self.engine.run_last(windows)[:, None]}
+            last = self.engine.run_last(windows)[:, None]
         else:
             outputs = self.engine.run(windows)
+            last = outputs.get("reconstruction")
         self.engine_s += time.perf_counter() - begin
         with np.errstate(over="ignore", invalid="ignore"):  # a score that is not finite is looked for later
             if self.config.mode == "fusion":
-                if self._needs_live_rows:
+                if self._needs_live_rows and last is not None:
                     count = self.layout.delay + 1
-                    rows = live_rows(windows, outputs, self.metadata.scaler, count)
+                    rows = live_rows(windows, last, *self._scaler, count)
                     missing = None if missing is None else missing[:, -count:]
                 else:
                     rows = fusion_rows(windows, outputs, self.metadata.scaler)

@@ -12,6 +12,9 @@ from at_infer.scoring.windows import Floats, LastOfWindow, Merger, Starts
 
 Bools = NDArray[np.bool_]
 
+FEW_ROWS = 16
+"""If no more come at once, room is kept for those that follow."""
+
 
 @dataclass(slots=True)
 class ScoringCounts:
@@ -75,11 +78,37 @@ class Stretch:
     """Row of the whole input that it starts with."""
     buffer: Floats
     """The last rows: those that are in no window yet, and those that a tail window would reach back to."""
-    bad: Bools
+    bad: Bools | None = None
+    """Which of them are bad; None: none is."""
     missing: MissingFeatures | None = None
     """If missing features are left out of the score."""
     rows: int = 0
     next_start: int = 0
+    _room: Floats | None = None
+    """The buffer is a part of this, which has room behind it; None: of nothing that may be written to."""
+    _end: int = 0
+
+    def append(self, rows: Floats, bad: Bools | None) -> None:
+        """The next rows; single ones do not move those before them."""
+        if bad is not None or self.bad is not None:
+            both = ((self.bad, self.buffer), (bad, rows))
+            self.bad = np.concatenate([np.zeros(len(part), np.bool_) if of is None else of for of, part in both])
+        count, more = len(self.buffer) + len(rows), len(rows)
+        if self._room is None or self._end + more > len(self._room):
+            self._room = np.empty((count if more > FEW_ROWS else 2 * count, self.buffer.shape[1]), np.float32)
+            self._end = len(self.buffer)
+            self._room[: self._end] = self.buffer
+        self._room[self._end : self._end + more] = rows
+        self._end += more
+        self.buffer = self._room[self._end - count : self._end]
+        self.rows += more
+
+    def keep(self, most: int) -> None:
+        """Forget all but the last rows."""
+        if len(self.buffer) > most:
+            self.buffer = self.buffer[-most:]
+            if self.bad is not None:
+                self.bad = self.bad[-most:] if self.bad[-most:].any() else None
 
     def remember(self) -> dict[str, Any]:
         """As of the series."""
@@ -107,7 +136,7 @@ class Stretch:
 
     def _hold(self, kept: dict[str, Any], buffer: Floats, rows: int) -> LastOfWindow:
         """The last of this many rows, none of them bad."""
-        self.rows, self.buffer, self.bad = rows, buffer, np.zeros(len(buffer), np.bool_)
+        self.rows, self.buffer, self.bad, self._room = rows, buffer, None, None
         if rows:
             self.filler.last = buffer[-1, : len(self.filler.mean)].copy()
         if self.missing is not None:
