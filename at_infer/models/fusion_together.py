@@ -25,7 +25,7 @@ Ring = tuple[RunningSums | None, int, int]
 TOGETHER = 32
 """Series whose next rows are worked on at once."""
 FEW_ROWS = 4
-"""Up to so many rows of a series are worked on one by one."""
+"""Up to this many rows of a series are worked on one by one."""
 PAST = 32
 """Rows of a ring of scaled values: predictions look back at fewer, and the length must divide `PHASES`."""
 SHAPE = VIEWS.index("shape")
@@ -182,7 +182,9 @@ class Steady:
         """Room for more; places are taken from the first on."""
         before = len(self.memory) // self.rows
         after = max(1, 2 * before)
-        self.memory = np.concatenate([self.memory, np.zeros(((after - before) * self.rows, self.features), np.float32)])
+        grown = np.zeros((after * self.rows, self.features), np.float32)  # pages that nobody writes to take no memory
+        grown[: len(self.memory)] = self.memory
+        self.memory = grown
         self.free += range(after - 1, before - 1, -1)
 
     def step(self, fusions: Sequence[Fusion], rows: Floats) -> Floats:

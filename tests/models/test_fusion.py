@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from at_infer.config import ScoreConfig
+from at_infer.config import Level, ScoreConfig
 from at_infer.models.fusion import LABELS, WIDTHS, Fusion, lookahead, lookback, measure_views
 from at_infer.models.fusion_together import Together
 from at_infer.models.statistics import ViewScale, ViewStatistics
@@ -160,20 +160,32 @@ def test_rows_of_many_features_score_the_same_one_by_one_as_together(explain: bo
     np.testing.assert_array_equal(found, all_.add(rows))
 
 
-@pytest.mark.parametrize("delay", [0, 10])
-def test_series_that_advance_together_score_as_each_by_itself(delay: int) -> None:
+@pytest.mark.parametrize(
+    ("delay", "level", "shape"),
+    [(0, "recent", "past"), (10, "recent", "past"), (30, "fixed", "past"), (1, "ignore", "window")],
+)
+def test_series_that_advance_together_score_as_each_by_itself(delay: int, level: Level, shape: str) -> None:
     rows = [series(400, seed=seed)[seed:] for seed in range(5)]  # not all at the same row of a block
-    together, alone = ([Fusion(KNOWN, SCORE, causal=True, delay=delay) for _ in rows] for _ in range(2))
+    known, score = ViewStatistics.from_dict(KNOWN.to_dict() | {"live_shape": shape}), replace(SCORE, level=level)
+    together, alone = ([Fusion(known, score, causal=True, delay=delay) for _ in rows] for _ in range(2))
     for fusions in (together, alone):
         for fusion, own in zip(fusions, rows, strict=True):
             fusion.add(own[:100])
     rows[3][200] = np.nan
-    add_together = Together().add
-    for at in range(100, 390):
-        found = add_together(together, [own[at : at + 1] for own in rows])
-        expected = [fusion.add(own[at : at + 1]) for fusion, own in zip(alone, rows, strict=True)]
+    steps, at = Together(), 100
+    for size in [1] * 200 + [2, 1, 9, 1, 1, 3] + [1] * 70:
+        found = steps.add(together, [own[at : at + size] for own in rows])
+        expected = [fusion.add(own[at : at + size]) for fusion, own in zip(alone, rows, strict=True)]
+        at += size
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_array_equal(one, other)
+        if at % 50 == 0:
+            for name, value in together[0].remember().items():
+                np.testing.assert_array_equal(value, alone[0].remember()[name])
+    assert steps.steady is not None
+    assert len(steps.steady.free) == 3
+    del together[1:], found
+    assert len(steps.steady.free) == 7, "series that are gone leave their places to others"
 
 
 @pytest.mark.parametrize("causal", [False, True])
