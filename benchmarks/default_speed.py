@@ -3,8 +3,9 @@
     python -m benchmarks.default_speed [--against CHECKOUT] [--rows 500000] [--series 1000] [--repeats 3]
 
 25 columns, mode fusion, the default size with random weights. Every turn is a process of its own; with `--against`,
-the code of another checkout takes turns with this one on the same files, and all scores are compared. CPU time per row
-counts beside the clock, because other work on the machine disturbs it less.
+the code of another checkout takes turns with this one on the same files, and all scores are compared. With `--forest`
+an IsolationForest of scikit-learn, fitted before, scores the same rows from file to file, with as many jobs as there
+are CPUs. CPU time per row counts beside the clock, because other work on the machine disturbs it less.
 """
 
 import argparse
@@ -34,13 +35,16 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=500_000)
     parser.add_argument("--series", type=int, default=1_000)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--forest", action="store_true", help="compare with scikit-learn's IsolationForest")
     parser.add_argument("--turn", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.turn:
-        print(json.dumps(turn(Path(args.turn[0]), Path(args.turn[1]), args.series)))
+        folder, output = map(Path, args.turn)
+        print(json.dumps(forest_turn(folder) if output.name == "forest" else turn(folder, output, args.series)))
         return
     here = Path(__file__).parents[1]
     codes = {"this": here} | ({"other": args.against} if args.against else {})
+    codes |= {"forest": here} if args.forest else {}
     results: dict[str, list[dict[str, float]]] = {name: [] for name in codes}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -59,7 +63,7 @@ def main() -> None:
                 environment = os.environ | {"PYTHONPATH": str(path)}
                 said = subprocess.run(words, check=True, stdout=subprocess.PIPE, cwd=folder, env=environment)
                 results[code].append(json.loads(said.stdout))
-        answers = [np.load(folder / f"{code}.npy") for code in codes]
+        answers = [np.load(folder / f"{code}.npy") for code in codes if code != "forest"]
     for answer in answers[1:]:
         np.testing.assert_allclose(answer, answers[0], rtol=1e-4)
     found = {
@@ -80,6 +84,23 @@ def prepare(folder: Path, rows: int, engine: Path | None) -> None:
         shutil.copy(engine, folder / "model.onnx")
         return
     export_default(folder)
+
+
+def forest_turn(folder: Path) -> dict[str, float]:
+    """One process of an IsolationForest."""
+    import polars as pl
+    from sklearn.ensemble import IsolationForest
+
+    known = pl.read_parquet(folder / "data.parquet", n_rows=50_000).drop("timestamp").to_numpy()
+    forest = IsolationForest(random_state=0, n_jobs=os.cpu_count()).fit(known)
+    cpu, begin = time.process_time(), time.perf_counter()
+    table = pl.read_parquet(folder / "data.parquet")
+    scores = -forest.score_samples(table.drop("timestamp").to_numpy())
+    table.select("timestamp", score=pl.Series(scores)).write_parquet(folder / "forest.parquet")
+    seconds, cpu_s = time.perf_counter() - begin, time.process_time() - cpu
+    assert np.isfinite(scores).all()
+    assert scores.std() > 0
+    return {"file_rows_per_s": len(scores) / seconds, "file_cpu_us_per_row": 1e6 * cpu_s / len(scores)}
 
 
 def turn(folder: Path, output: Path, series: int) -> dict[str, float]:

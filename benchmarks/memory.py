@@ -1,9 +1,9 @@
-"""Peak memory of `at-infer score`: ten times the rows should need no more.
+"""Peak memory of `at-infer score`: sixteen times the rows should need no more.
 
-    python -m benchmarks.memory [--rows 1000000] [--width 16]
+    python -m benchmarks.memory [--rows 500000] [--times 16]
 
-A file of `--rows` rows and one of ten times as many, 25 columns, each scored by a process of its own with a narrow
-model of one layer and one head (the rows matter here, not the model); then a model of the paper's size on fewer rows.
+A file of `--rows` rows and one of `--times` as many, 25 columns, each scored by a process of its own with the default
+model; then a model of the paper's size on fewer rows.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from at_infer.config import ScoreConfig
-from benchmarks.models import export, write_rows
+from benchmarks.models import export, export_default, write_rows
 
 PROGRAM = """
 import sys
@@ -53,27 +53,27 @@ def score_apart(data: Path, model: Path, output: Path) -> tuple[dict[str, Any], 
 def main() -> None:
     """Run, print a table and one JSON line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--width", type=int, default=16, help="of the narrow model")
+    parser.add_argument("--rows", type=int, default=500_000)
+    parser.add_argument("--times", type=int, default=16, help="how many times as many rows the large file has")
     parser.add_argument("--wide-rows", type=int, default=200_000, help="rows through the model 512 wide")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "narrow").mkdir()
+        (folder / "default").mkdir()
         (folder / "wide").mkdir()
-        narrow = export(folder / "narrow", args.width, ScoreConfig(), layers=1, heads=1)
+        default = export_default(folder / "default")
         wide = export(folder / "wide", 512, ScoreConfig())
         peaks = {}
         for title, rows, model in (
-            ("1x", args.rows, narrow),
-            ("10x", 10 * args.rows, narrow),
+            ("1x", args.rows, default),
+            (f"{args.times}x", args.times * args.rows, default),
             ("512 wide", args.wide_rows, wide),
         ):
             write_rows(folder / "data.parquet", rows)
             peaks[title] = peak_mb(folder / "data.parquet", model, folder / "scores.parquet")
             print(f"{title:10}{rows:12} rows{peaks[title]:8} MB")
-    ratio = peaks["10x"] / peaks["1x"]
-    print(f"ten times the rows: {ratio:.2f}x the memory")
+    ratio = peaks[f"{args.times}x"] / peaks["1x"]
+    print(f"{args.times} times the rows: {ratio:.2f}x the memory")
     print(json.dumps({"benchmark": "memory", **vars(args), "peak_mb": peaks, "ratio": round(ratio, 3)}))
 
 

@@ -20,8 +20,7 @@ from pathlib import Path
 
 import polars as pl
 
-from at_infer.config import ScoreConfig
-from benchmarks.models import export, write_rows
+from benchmarks.models import export_default, write_rows
 
 ROWS = 1000
 IMPORTS = "import sys, at_infer.cli, at_infer.scoring.score_file, onnxruntime; assert 'torch' not in sys.modules"
@@ -51,7 +50,7 @@ def main() -> None:
         folder = Path(name)
         data, output = folder / "data.parquet", folder / "scores.parquet"
         write_rows(data, ROWS)
-        model = args.engine or export(folder, 64, ScoreConfig())
+        model = args.engine or export_default(folder)
         score = ["-m", "at_infer", "score", str(data), "--engine", str(model), "-o", str(output), "--overwrite"]
         libraries = ["-c", "import polars, onnxruntime"]
         contestants = {"python": ["-c", "pass"], "libraries": libraries, "imports": ["-c", IMPORTS], "score": score}

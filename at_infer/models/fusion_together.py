@@ -40,7 +40,7 @@ class Together:
     def add(self, fusions: Sequence[Fusion], parts: Sequence[Floats]) -> list[Floats]:
         """The next rows (n,3F) or (n,2F) of several series -> rows (m,C) of each that are final, as `Fusion.add`."""
         found: dict[int, Floats] = {}
-        if len(set(map(id, fusions))) == len(fusions) > 1:  # one series may come twice, in order
+        if len(fusions) > 1 and len(set(map(id, fusions))) == len(fusions):  # one series may come twice, in order
             single = [i for i, part in enumerate(parts) if len(part) == 1 and fusions[i].is_steady]
             if single and np.isnan(np.concatenate([parts[i] for i in single]).min()):
                 single = [i for i in single if not np.isnan(parts[i].min())]
