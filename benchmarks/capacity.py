@@ -195,8 +195,8 @@ def main() -> None:
     if args.write is not None:
         if args.result is None:
             parser.error("--write needs a kept result, such as benchmarks/results/capacity.json")
-        growth = args.result.with_name("cost_growth.json")
-        results = [json.loads(path.read_text(encoding="utf-8")) for path in (args.result, growth)]
+        others = [args.result.with_name(f"{name}.json") for name in ("cost_growth", "default_speed")]
+        results = [json.loads(path.read_text(encoding="utf-8")) for path in (args.result, *others)]
         args.write.write_text(page(*results), encoding="utf-8")
         return
     measured = measure(args.rounds, args.threads, args.models)

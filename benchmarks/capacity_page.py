@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from at_infer.config import ModelConfig
 from benchmarks.arithmetic import (
     PRECISIONS,
     Precision,
@@ -14,6 +15,7 @@ from benchmarks.arithmetic import (
 from benchmarks.capacity import BATCH, CPU_BATCH, CPU_PRECISIONS, DEVICES, PAPER, cpu_device, predict
 
 SERIES = 1_000_000
+DEFAULT = ModelConfig(features=PAPER.features)
 
 PAGE = """<!-- Written by python -m benchmarks.capacity --write docs/capacity.md benchmarks/results/capacity.json -->
 
@@ -22,8 +24,8 @@ PAGE = """<!-- Written by python -m benchmarks.capacity --write docs/capacity.md
 Predicted scoring speed of devices. **Every GPU figure on this page is a prediction. None was measured**,
 because nothing has been run on a GPU yet. `benchmarks/edge.sh` measures a device: [how to](edge.md#measure-a-device).
 
-The model has the paper's size: windows of {window} rows, {features} features, {width} wide, {heads} heads, {layers}
-layers.
+Unless stated otherwise, the model has the paper's size: windows of {window} rows, {features} features, {width} wide,
+{heads} heads, {layers} layers. [The default model](#the-default-model) is much smaller.
 
 ## Cost of a window
 
@@ -72,6 +74,15 @@ reached on the CPU:
 
 Reading, windowing and writing are not included: `python -m benchmarks.throughput` measures them.
 
+## The default model
+
+The default is {small_width} wide and has {small_layers} layer: {small_operations:.4f} x 10⁹ operations in
+the matrix products of a window, 1/{smaller:.0f} of the paper's size. The rest (reading, views, smoothing, writing) is
+then a large part of the time, so a roofline of the network predicts little. Measured with {cpus} CPUs, everything
+included (`python -m benchmarks.default_speed`):
+
+{default}
+
 ## How cost grows
 
 ![Time per row over window, width, features and layers, measured and by operation count](img/cost_growth.svg)
@@ -87,7 +98,7 @@ efficient, which matters for narrow models.
 """
 
 
-def page(measured: dict[str, Any], growth: dict[str, Any]) -> str:
+def page(measured: dict[str, Any], growth: dict[str, Any], default: dict[str, Any]) -> str:
     """The whole document."""
     share = cpu_share(measured, "fp32", "fp32")
     return PAGE.format(
@@ -107,9 +118,29 @@ def page(measured: dict[str, Any], growth: dict[str, Any]) -> str:
         calm=SERIES // PAPER.window,
         live=SERIES,
         growth=growth_table(growth),
+        small_width=DEFAULT.width,
+        small_layers=DEFAULT.layers,
+        small_operations=product_operations(DEFAULT) / 1e9,
+        smaller=product_operations(PAPER) / product_operations(DEFAULT),
+        cpus=default["cpus"],
+        default=default_table(default["results"]["this"]),
         excess=max(axis["exponent"] - axis["predicted_exponent"] for axis in growth["axes"]),
         **{key: measured[key] for key in ("cpu", "threads", "fp32_gflops", "int8_gops", "gb_per_s")},
     )
+
+
+def default_table(rates: dict[str, float]) -> str:
+    """Rows per second of the default model, and machines like this one for a million series."""
+    titles = {
+        "whole windows, from file to file": "file_rows_per_s",
+        "every row as it comes, interleaved series": "many_rows_per_s",
+        "every row as it comes, one series": "live_rows_per_s",
+    }
+    rows = [
+        [title, f"{rates[key]:,.0f}", "" if key == "live_rows_per_s" else f"{math.ceil(SERIES / rates[key])}"]
+        for title, key in titles.items()
+    ]
+    return table(["", "rows/s, measured", "such machines for a million series at 1 Hz"], rows)
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

@@ -77,10 +77,8 @@ def test_cost_as_the_arithmetic_says_is_as_predicted_and_a_window_squared_is_not
 
 
 def test_the_document_is_what_its_results_generate():
-    results = [
-        json.loads((RESULTS / name).read_text(encoding="utf-8")) for name in ("capacity.json", "cost_growth.json")
-    ]
-    expected = page(*results)
+    names = ("capacity.json", "cost_growth.json", "default_speed.json")
+    expected = page(*(json.loads((RESULTS / name).read_text(encoding="utf-8")) for name in names))
     assert (ROOT / "docs" / "capacity.md").read_text(encoding="utf-8") == expected
     assert "Every GPU figure on this page is a prediction" in expected
 
