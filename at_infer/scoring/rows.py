@@ -273,7 +273,7 @@ class RowScorer:
         self, batch: Batch, stretch: Stretch, starts: Starts, scores: Floats, bad: Bools | None
     ) -> Bools | None:
         """Bad windows, with those whose values are so large that the engine overflows, which may also be an error."""
-        overflown: Bools = ~np.isfinite(scores).all(axis=(1, 2))
+        overflown = np.asarray(~np.isfinite(scores).all(axis=(1, 2)))
         if bad is not None:
             overflown &= ~bad
         if overflown.any():

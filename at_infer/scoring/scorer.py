@@ -247,6 +247,7 @@ class Scorer:
             windows = np.ascontiguousarray(windows[..., :features])
         begin = time.perf_counter()
         outputs: dict[str, Floats] = {}
+        last: Floats | None
         if self._needs_live_rows and self.layout.delay == 0 and self.engine.has_last:
             last = self.engine.run_last(windows)[:, None]
         else:
