@@ -7,6 +7,7 @@ import os
 import pkgutil
 import random
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,10 +33,11 @@ MOST_FINDINGS = 100
 class Result:
     """Counts by kind and outcome of one part, written to the file of all parts."""
 
-    def __init__(self, part: str, output: Path | None, facts: dict[str, Any]) -> None:
+    def __init__(self, part: str, output: Path | None, facts: dict[str, Any], *, add: bool = False) -> None:
         self.part, self.output, self.facts = part, output, facts
         self.counts: dict[str, Counter[str]] = {}
         self.findings: list[dict[str, str]] = []
+        self.earlier: dict[str, Any] = self._stored().get(part, {}) if add else {}
         self.began = self.written = time.monotonic()
 
     def take(self, found: Iterator[Outcome]) -> None:
@@ -55,17 +57,45 @@ class Result:
         self.written = time.monotonic()
         if self.output is None:
             return
-        whole = json.loads(self.output.read_text()) if self.output.exists() else {}
         temporary = self.output.with_suffix(".tmp")
-        temporary.write_text(json.dumps({**whole, self.part: self.to_dict()}, indent=1) + "\n", encoding="utf-8")
+        whole = {**self._stored(), self.part: added(self.earlier, self.to_dict())}
+        temporary.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
         temporary.replace(self.output)
+
+    def _stored(self) -> dict[str, Any]:
+        whole: dict[str, Any] = {}
+        if self.output is not None and self.output.exists():
+            whole = json.loads(self.output.read_text())
+        return whole
 
     def to_dict(self) -> dict[str, Any]:
         """As it is stored."""
         rows = {kind: {name: found[name] for name in OUTCOMES if found[name]} for kind, found in self.counts.items()}
         tried = sum(sum(found.values()) for found in self.counts.values())
         seconds = round(self.written - self.began)
-        return {**self.facts, "tried": tried, "seconds": seconds, "table": rows, "findings": self.findings}
+        run = {**self.facts, "tried": tried, "seconds": seconds}
+        return {"tried": tried, "seconds": seconds, "runs": [run], "table": rows, "findings": self.findings}
+
+
+def added(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+    """Two runs of one part, or of parts that were added before, as one."""
+    if not earlier:
+        return later
+    kinds = [*earlier["table"], *(kind for kind in later["table"] if kind not in earlier["table"])]
+    rows = {kind: Counter(earlier["table"].get(kind, {})) + Counter(later["table"].get(kind, {})) for kind in kinds}
+    return {
+        "tried": earlier["tried"] + later["tried"],
+        "seconds": earlier["seconds"] + later["seconds"],
+        "runs": earlier["runs"] + later["runs"],
+        "table": {kind: {name: found[name] for name in OUTCOMES if found[name]} for kind, found in rows.items()},
+        "findings": earlier["findings"] + later["findings"],
+    }
+
+
+def _commit() -> str:
+    """Of the code that is attacked."""
+    words = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _mutations(valid: Path, work: Path, given: argparse.Namespace) -> Iterator[Outcome]:
@@ -108,6 +138,7 @@ def main() -> None:
     parser.add_argument("--stream", type=float, default=0.0, help="Seconds of live stream.")
     parser.add_argument("--keep", type=Path, help="Folder for files that led to findings.")
     parser.add_argument("--output", type=Path, help="Result; other parts that it holds stay.")
+    parser.add_argument("--add", action="store_true", help="Add to the same parts of the result.")
     given = parser.parse_args()
     if given.full_disks:
         disks.preload()
@@ -138,8 +169,10 @@ def main() -> None:
         ]
         for name, wanted, attack in parts:
             if wanted:
-                facts = {"seed": given.seed}
-                results.append(Result(name, given.output, facts))
+                facts = {"seed": given.seed, "commit": _commit()}
+                if name == "mutations":
+                    facts["first"] = given.first
+                results.append(Result(name, given.output, facts, add=given.add))
                 results[-1].take(attack())
     print(table({result.part: result.to_dict() for result in results}))
     print(json.dumps({result.part: result.to_dict() for result in results}))

@@ -1,4 +1,4 @@
-"""Full disks: the n-th write of a command fails, and all after it, for every n until the command needs fewer."""
+"""Full disks: the n-th write of a command fails, and all after it or none, for every n until all succeed."""
 
 import ctypes
 import os
@@ -7,10 +7,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 
-from benchmarks.attack.command import judge
+from benchmarks.attack.command import LIMIT_S, judge
 from benchmarks.attack.forked import Forked
 from benchmarks.attack.kills import Outcome, in_small_parts, keep_every_step
 from benchmarks.attack.mutations import TINY
@@ -52,18 +52,19 @@ def of_all(seeds: Path, work: Path, most: int) -> Iterator[Outcome]:
         (["export", str(seeds / "ckpt.pt"), "-o", ".", "--engine", "none", "--overwrite"], ["model.onnx"]),
     ]
     tried = 0
-    for words, outputs in commands:
+    for (words, outputs), once in product(commands, (False, True)):
         for writes in count():
             if tried >= most:
                 return
-            outcome, said = _try(seeds, work, words, outputs, writes)
+            outcome, said = _try(seeds, work, words, outputs, writes, once=once)
             if outcome == "not full":
                 break
             tried += 1
-            yield f"full disk in {words[0]}", outcome, f"write {writes} of {' '.join(words)}: {said}"
+            kind = "one failed write" if once else "full disk"
+            yield f"{kind} in {words[0]}", outcome, f"write {writes} of {' '.join(words)}: {said}"
 
 
-def _try(seeds: Path, work: Path, words: list[str], outputs: list[str], writes: int) -> tuple[str, str]:
+def _try(seeds: Path, work: Path, words: list[str], outputs: list[str], writes: int, *, once: bool) -> tuple[str, str]:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     for name in outputs:
@@ -84,9 +85,10 @@ def _try(seeds: Path, work: Path, words: list[str], outputs: list[str], writes: 
         os._exit = leave  # type: ignore[assignment]
         in_small_parts()
         keep_every_step()
-        ctypes.CDLL(None).full_disk_after(ctypes.c_long(writes))
+        library = ctypes.CDLL(None)
+        (library.full_disk_once if once else library.full_disk_after)(ctypes.c_long(writes))
 
-    said = Forked(words, seeds / "lines.jsonl", before=before).wait(180)
+    said = Forked(words, seeds / "lines.jsonl", before=before).wait(3 * LIMIT_S)
     outcome, text = judge(said), "" if said is None else said.err
     failed = told.read_bytes()
     if outcome == "accepted" and failed == b"0":

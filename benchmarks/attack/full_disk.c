@@ -1,4 +1,5 @@
-/* A disk that is full from a given write on: preloaded, and told by full_disk_after(n). Only regular files count. */
+/* A disk that is full from a given write on, or for one write: preloaded, and told by full_disk_after(n) or
+   full_disk_once(n). Only regular files count. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -10,14 +11,16 @@
 
 static long left = -1; /* writes until the disk is full; -1: it never is */
 static long failed = 0;
+static int once = 0; /* someone makes room after the first failure */
 
-void full_disk_after(long writes) { left = writes; failed = 0; }
+void full_disk_after(long writes) { once = 0; failed = 0; left = writes; }
+void full_disk_once(long writes) { once = 1; failed = 0; left = writes; }
 long full_disk_failed(void) { return failed; }
 
 static int is_full(void) {
     if (left < 0) return 0;
     if (__atomic_load_n(&left, __ATOMIC_SEQ_CST) == 0 || __atomic_sub_fetch(&left, 1, __ATOMIC_SEQ_CST) < 0) {
-        left = 0;
+        left = once ? -1 : 0;
         __atomic_add_fetch(&failed, 1, __ATOMIC_SEQ_CST);
         errno = ENOSPC;
         return 1;

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.attack.command import judge
+from benchmarks.attack.command import LIMIT_S, judge
 from benchmarks.attack.forked import Forked
 from benchmarks.attack.mutations import TINY
 
@@ -187,7 +187,7 @@ def _count(parts: Path) -> int:
     return sum(1 for _ in parts.glob("0*.parquet")) if parts.is_dir() else 0
 
 
-def _wait_for(holds: Callable[[], bool], child: Forked, limit_s: float = 30.0) -> None:
+def _wait_for(holds: Callable[[], bool], child: Forked, limit_s: float = LIMIT_S / 2) -> None:
     end = time.monotonic() + limit_s
     while time.monotonic() < end and not holds() and not child.poll(0.002):
         pass

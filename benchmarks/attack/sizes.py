@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.attack.command import judge
+from benchmarks.attack.command import LIMIT_S, judge
 from benchmarks.attack.forked import Forked
 from benchmarks.attack.kills import Outcome
 
@@ -93,7 +93,7 @@ def stream(seeds: Path, seconds: float, facts: dict[str, Any]) -> Iterator[Outco
             seen.append((now, _resident(process.pid)))
             facts |= {"lines": lines, "stream_s": round(now), "resident_mb": [size >> 20 for _, size in seen]}
     process.stdin.close()
-    code = process.wait(timeout=120)
+    code = process.wait(timeout=2 * LIMIT_S)
     early = max(size for at, size in seen if at <= seconds / 5)
     flat = seen[-1][1] < 1.05 * early + (8 << 20)
     facts |= {"early_mb": early >> 20, "late_mb": seen[-1][1] >> 20}
