@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from at_infer.errors import OutputError
+from at_infer.errors import ConfigError, OutputError
 from at_infer.output import atomic_path, check_writable
 from at_infer.scoring.identity import differences
 from at_infer.tables.columns import Place
+from at_infer.untrusted import read_json, shown, typed
 
 FORMAT = 1
 NAME = "manifest.json"
@@ -63,6 +64,10 @@ class SplitEntry:
     error: str | None = None
     result: dict[str, Any] | None = None
 
+    def __post_init__(self) -> None:
+        if SPLIT_FILE.fullmatch(self.file) is None:  # a path could lead anywhere
+            raise ConfigError(f"file: {shown(self.file)} is not the name of a split")
+
 
 @dataclass(slots=True)
 class Manifest:
@@ -81,28 +86,29 @@ class Manifest:
     def load(cls, folder: Path) -> Self | None:
         """None if the folder is empty or not there yet; a folder of anything else is refused."""
         path = folder / NAME
+        if folder.exists() and not folder.is_dir():
+            raise OutputError(f"{folder}: is a file; with `ray` the output is a folder")
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-            if values["format"] != FORMAT:
-                raise OutputError(f"{path}: has format {values['format']}, this at-infer knows {FORMAT}; {START_AGAIN}")
-            return cls(
-                folder,
-                values["identity"],
-                [InputEntry(**entry) for entry in values["inputs"]],
-                values["split_rows"],
-                {entry["file"]: SplitEntry(**entry) for entry in values["splits"]},
-                values["summary"],
-            )
+            values = read_json(path, OutputError, f"; {START_AGAIN}")
         except FileNotFoundError:
             if folder.is_dir() and any(not name.name.startswith(".") for name in folder.iterdir()):
                 raise OutputError(f"{folder}: holds files but no {NAME}; choose an empty or a new folder") from None
             return None
-        except NotADirectoryError:
-            raise OutputError(f"{folder}: is a file; with `ray` the output is a folder") from None
-        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        try:
+            found = values["format"]
+            if found != FORMAT:
+                raise OutputError(f"{path}: has format {shown(found)}, this at-infer knows {FORMAT}; {START_AGAIN}")
+            splits = [typed(SplitEntry, entry, "splits") for entry in typed(list[Any], values["splits"], "splits")]
+            return cls(
+                folder,
+                _identity(values["identity"]),
+                typed(list[InputEntry], values["inputs"], "inputs"),
+                typed(int | None, values["split_rows"], "split_rows"),
+                {entry.file: entry for entry in splits},
+                typed(dict[str, Any] | None, values["summary"], "summary"),
+            )
+        except (KeyError, TypeError, ConfigError) as error:
             raise OutputError(f"{path}: is damaged ({error}); {START_AGAIN}") from None
-        except OSError as error:
-            raise OutputError(f"{path}: cannot be read ({error.strerror or error})") from None
 
     def check(self, identity: Mapping[str, Any], inputs: Sequence[InputEntry]) -> None:
         """Refuse to mix the splits of this folder with those of another run."""
@@ -143,6 +149,14 @@ class Manifest:
     def done(self) -> list[SplitEntry]:
         """Splits whose files are there, in order."""
         return [entry for _, entry in sorted(self.splits.items()) if entry.status == "done"]
+
+
+def _identity(values: Any) -> dict[str, Any]:
+    """Of the model, file and digest; the rest is only compared."""
+    identity: dict[str, Any] = typed(dict[str, Any], values, "identity")
+    model = typed(dict[str, str], identity["model"], "model")
+    options = typed(dict[str, Any], identity["options"], "options")
+    return identity | {"model": {name: model[name] for name in ("file", "sha256")}, "options": options}
 
 
 def prepare_folder(folder: Path) -> None:

@@ -3,7 +3,11 @@
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import reduce
+from itertools import product
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +16,10 @@ import polars as pl
 import pytest
 
 from at_infer import InputOptions
+from at_infer.cluster.earlier import finished_summary, look_for_file
 from at_infer.cluster.manifest import NAME, Manifest, split_file
 from at_infer.cluster.run import ATTEMPTS, score_on_workers
+from at_infer.cluster.scoring import PROPERTY
 from at_infer.cluster.summary import ClusterSummary
 from at_infer.cluster.worker import Failure, Job, Lost, SplitWorker
 from at_infer.errors import ClusterError, ConfigError, DataError, OutputError
@@ -271,9 +277,57 @@ def test_places_that_cannot_be_written_to_are_refused(run: Run, out: Path, sourc
 def test_a_damaged_manifest_is_refused_and_can_be_replaced(run: Run, out: Path, text: str) -> None:
     run()
     (out / NAME).write_text(text, encoding="latin-1")
-    with pytest.raises(OutputError, match=r"manifest.json: (is damaged|has format 99).*`overwrite`"):
+    with pytest.raises(OutputError, match=r"manifest.json: (is damaged|is not JSON|has format 99).*`overwrite`"):
         run()
     run(overwrite=True)
+
+
+HOSTILE = ("null", "true", "NaN", "-1", "1e999", '""', "[]", "{}", "9" * 5_000, "[" * 30_000, '"../../x"', '"\\ud800"')
+
+
+def test_no_value_of_a_manifest_is_believed(run: Run, out: Path) -> None:
+    """Each value of it by each hostile one: refused, or worth what the sound one is."""
+    rows = run().rows
+    sound = json.loads((out / NAME).read_text())
+    sound["inputs"], sound["splits"] = sound["inputs"][:1], sound["splits"][:1]
+    for place, text in product(list(places(sound)), HOSTILE):
+        changed = json.loads(json.dumps(sound))
+        inner = reduce(getitem, place[:-1], changed)
+        inner[place[-1]] = "@"
+        (out / NAME).write_text(json.dumps(changed).replace('"@"', text))
+        with suppress(OutputError):
+            found = Manifest.load(out)
+            assert found is not None
+            found.check(sound["identity"], found.inputs)
+            for entry in found.splits.values():
+                look_for_file(out, entry)
+            told = finished_summary(found, 1.0)
+            assert told is None or text in ("null", "-1", '""', "{}", '"../../x"') or told.rows == rows, (place, text)
+
+
+def places(value: Any, *before: str | int) -> Iterator[tuple[str | int, ...]]:
+    """Where the values of JSON are, from outside to inside."""
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield (*before, key)
+        yield from places(value[key], *before, key)
+
+
+def test_a_pipe_in_the_place_of_the_manifest_is_refused(run: Run, out: Path) -> None:
+    out.mkdir()
+    os.mkfifo(out / NAME)
+    with pytest.raises(OutputError, match=r"manifest.json: is not a regular file"):
+        run()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "[" * 30_000, "9" * 5_000, '{"key": 1}'])
+def test_a_split_that_tells_odd_things_is_refused_or_done_again(run: Run, out: Path, text: str) -> None:
+    run()
+    path = out / split_file(3, 0)
+    properties = pl.read_parquet_metadata(path)
+    properties.pop("ARROW:schema", None)
+    pl.read_parquet(path).write_parquet(path, metadata=properties | {PROPERTY: text})
+    with suppress(OutputError):
+        assert run().skipped_splits == 4  # of five
 
 
 def test_a_damaged_split_is_refused(run: Run, out: Path) -> None:
