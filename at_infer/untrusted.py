@@ -121,11 +121,11 @@ def _is(hint: type, value: Any) -> bool:
     if hint is float:
         return type(value) in (int, float) and abs(value) <= _LARGEST_FLOAT  # NaN is not
     if hint is str:
-        return isinstance(value, str) and _is_unicode(value)
+        return isinstance(value, str) and is_unicode(value)
     return isinstance(value, hint)
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     """JSON may spell half of a surrogate pair, which no file or table can hold."""
     try:
         text.encode()

@@ -102,7 +102,7 @@ class Incident:
 
 def incident_id(model: str, series: str, begin: Time) -> str:
     """Twelve hexadecimal digits; a time counts as the instant it is, however it is written."""
-    return hashlib.sha256(f"{model}\n{series}\n{_instant(begin)}".encode()).hexdigest()[:12]
+    return hashlib.sha256(f"{model}\n{series}\n{_instant(begin)}".encode(errors="backslashreplace")).hexdigest()[:12]
 
 
 def plain_time(value: Any) -> Time:

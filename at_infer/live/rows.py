@@ -2,15 +2,18 @@
 
 import csv
 import json
+import sys
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 from at_infer.errors import ConfigError, DataError
+from at_infer.untrusted import is_unicode
 
 Format = Literal["auto", "json", "csv"]
 
-_INFINITE = float("inf")
+LONGEST_KEY = 1000
+"""Characters of the name of a series, and of a time: ten thousand of them stay in memory."""
 _NUMBERS = {float, int, bool, type(None)}
 _CSV_WORDS = {"": None, "true": True, "false": False}
 _decode = json.JSONDecoder().decode
@@ -190,8 +193,18 @@ class RowReader:
             return
         if value is None or value == "" or value != value:
             raise DataError(f"column {name!r} has no value")
-        if not isinstance(value, str | int | float) or value in (_INFINITE, -_INFINITE):
-            raise DataError(f"column {name!r} is {_quoted(value)}, neither text nor a number")
+        if not is_key(value):
+            what = f"not Unicode, or longer than {LONGEST_KEY} characters"
+            raise DataError(
+                f"column {name!r} is {_quoted(value)}, {what if type(value) is str else 'neither text nor a number'}"
+            )
+
+
+def is_key(value: Any) -> bool:
+    """Can it name a series, or a time, also in a state? Half of a surrogate pair or a number beyond floats cannot."""
+    if type(value) is str:
+        return len(value) <= LONGEST_KEY and (value.isascii() or is_unicode(value))
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def _getter(keys: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:

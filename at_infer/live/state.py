@@ -13,11 +13,12 @@ import numpy as np
 from at_infer.config import MOST_WINDOW
 from at_infer.errors import ConfigError, DataError
 from at_infer.live.pushed import LiveSeries
+from at_infer.live.rows import is_key
 from at_infer.live.times import as_json, moment
 from at_infer.output import atomic_path
 from at_infer.scoring.series import SeriesState
 from at_infer.scoring.windows import Floats
-from at_infer.untrusted import MOST_JSON_BYTES, check_regular, load_json, typed
+from at_infer.untrusted import MOST_JSON_BYTES, check_regular, load_json, shown, typed
 
 if TYPE_CHECKING:
     from at_infer.live.scorer import StreamScorer
@@ -27,9 +28,9 @@ FORMAT = 3
 
 def save_state(path: Path, stream: "StreamScorer", extra: dict[str, Any]) -> None:
     """Write the state beside its place, then rename it."""
-    odd = next((name for name in stream.series if not isinstance(name, str | int | float)), None)
+    odd = next((name for name in stream.series if not is_key(name)), None)
     if odd is not None:
-        raise DataError(f"{path}: cannot keep a series named {odd!r}; name series by texts or numbers")
+        raise DataError(f"{path}: cannot keep a series named {shown(odd)}; name series by short texts or numbers")
     head = {
         "at_infer_stream": FORMAT,
         **memory_of(stream),

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from at_infer import ScoreOptions, StreamScorer
-from at_infer.errors import AtInferError
+from at_infer.errors import AtInferError, DataError
 from at_infer.incidents.defaults import rules_of_scorer
+from at_infer.incidents.rules import IncidentRules
 from at_infer.live.incidents import LiveIncidents
 from at_infer.live.kept import Kept
 from at_infer.live.state import values_of
 from at_infer.live.tally import Tally
+from tests.first_column import FirstColumn, N
+from tests.live.test_watch import Run, as_lines, record
 from tests.scored import rows
 
 HOSTILE = (None, True, -1, "x", {}, [[1]], 2**62)
@@ -82,3 +85,27 @@ def test_hostile_values_of_a_state_are_one_line_or_go_on(stream: StreamScorer, t
                     bugs.append(f"{steps} {value!r}: {type(error).__name__}: {error}")
     assert not bugs, "\n".join(bugs)
     assert refused > 200
+
+
+ODD_NAMES = ("\ud800", True, int("9" * 400), "x" * 5_000)
+
+
+def test_a_name_that_no_state_can_hold_is_a_bad_line(tmp_path: Path) -> None:
+    """It could be written, and then nobody could go on from there; half of a surrogate pair ended the process."""
+    stream = StreamScorer(FirstColumn(), ScoreOptions(threshold=100.0))
+    lines = as_lines([record(200, s=name) for _ in range(N + 1) for name in ("a", *ODD_NAMES)])
+    tracked = LiveIncidents(stream, IncidentRules(open_at=100.0, close_at=50.0), Tally())
+    state = tmp_path / "state"
+    run = Run(lines, tmp_path, reader={"series_column": "s"}, incidents=tracked, state=state, only="incidents")
+    assert [one["series"] for one in run.answers] == ["a"]
+    assert run.watch.tally.bad_lines == len(ODD_NAMES) * (N + 1)
+    stream.load(state)
+    assert list(stream.series) == ["a"]
+
+
+def test_a_state_is_not_written_with_a_name_that_it_cannot_hold(tmp_path: Path) -> None:
+    for name in ODD_NAMES:
+        stream = StreamScorer(FirstColumn())
+        stream.push(dict.fromkeys("abc", 0.0), series=name)
+        with pytest.raises(DataError, match="cannot keep a series named"):
+            stream.save(tmp_path / "state")
