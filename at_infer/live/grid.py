@@ -17,6 +17,7 @@ from at_infer.tables.clock import seconds_of
 from at_infer.tables.resample import Resampler, Steps
 
 _START = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST_YEAR, LAST_YEAR = 3, 9997
 
 
 @dataclass(slots=True)
@@ -58,6 +59,8 @@ class LiveGrid:
             return []
         if now is None or not isinstance(now[0].value, datetime):
             raise DataError(f"time {row.time!r} is not a date and time, which resampling to a grid needs")
+        if not FIRST_YEAR <= now[0].value.year <= LAST_YEAR:  # where its step begins there may be no date
+            raise DataError(f"time {row.time!r} is not between the years {FIRST_YEAR} and {LAST_YEAR}")
         known.time = now
         seconds, values = np.array([seconds_of(now[0].value)]), np.array([row.values], np.float32)
         return [one for steps in known.resampler.add(seconds, values) for one in _rows(steps, row.series, known.zone)]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -44,8 +45,10 @@ def slack_message(event: Event) -> dict[str, Any]:
 def alertmanager_alerts(event: Event) -> list[dict[str, Any]]:
     """For `/api/v2/alerts`. Labels say which alert it is, so they are the same from the opening to the end."""
     one, now = event.incident, datetime.now(UTC)
-    seconds = as_seconds(one.begin)
-    begin = now if seconds is None else min(now, datetime.fromtimestamp(seconds, UTC))
+    seconds, begin = as_seconds(one.begin), now
+    if seconds is not None:
+        with suppress(ValueError, OverflowError, OSError):  # the first hours of the year 1 are in no year of UTC
+            begin = min(now, datetime.fromtimestamp(seconds, UTC))
     labels = {"alertname": "AtInferIncident", "incident": one.id, "series": one.series}
     return [
         {

@@ -8,8 +8,14 @@ import numpy as np
 import polars as pl
 import pytest
 
+from at_infer import ScoreOptions, StreamScorer
+from at_infer.errors import DataError
+from at_infer.live.grid import LiveGrid
+from at_infer.live.rows import Row
+from at_infer.live.tally import Tally
 from at_infer.models.spacing import Grid
 from at_infer.tables.resample import OnGrid, Resampler
+from tests.first_column import FirstColumn
 from tests.live.test_watch_clock import watched
 from tests.scored import COLUMNS, Edit, Score
 from tests.scoring.test_interval import MINUTE, irregular
@@ -72,3 +78,12 @@ def test_what_a_step_holds_is_kept_to_the_last_bit() -> None:
     for mine, theirs in zip(one.add(np.array([200.0]), rows), other.add(np.array([200.0]), rows), strict=True):
         np.testing.assert_array_equal(mine.values, theirs.values)
         assert mine.microseconds.tolist() == theirs.microseconds.tolist()
+
+
+def test_times_at_the_ends_of_all_dates_are_bad_lines() -> None:
+    """The step of such a time begins, or is told in UTC, where there is no date: an OverflowError ended the process."""
+    grid = LiveGrid(StreamScorer(FirstColumn(), ScoreOptions(interval="1m"), on_grid=True), Tally())
+    for time in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"):
+        with pytest.raises(DataError, match="is not between the years 3 and 9997"):
+            grid.add(Row([0.0] * 3, "a", time))
+    assert grid.end() == []
