@@ -82,8 +82,13 @@ class Webhook:
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
+            (host or "").encode("idna")
+            if not (parts.path + parts.query).isascii() or not url.isprintable() or " " in url:
+                raise ValueError
         except ValueError:
-            raise ConfigError("webhook: is not a URL; give http://... or https://...") from None
+            raise ConfigError(
+                "webhook: is not a URL; give http://... or https://..., with %xx for other signs"
+            ) from None
         if parts.scheme not in ("http", "https") or not host:
             raise ConfigError("webhook: is not a URL of a web server; give http://... or https://...")
         if parts.username is not None:

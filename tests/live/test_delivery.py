@@ -99,8 +99,9 @@ def test_alertmanager_resolves_what_it_has_opened():
     assert opened["startsAt"] == closed["startsAt"] == "2026-03-01T10:00:00+00:00"
     now = datetime.now().astimezone()
     assert datetime.fromisoformat(closed["endsAt"]) <= now < datetime.fromisoformat(opened["endsAt"])
-    (by_row,) = alertmanager_alerts(event(begin=12))
-    assert datetime.fromisoformat(by_row["startsAt"]) >= now
+    for begin in (12, "0001-01-01T00:00:00+14:00"):  # a number; a time that has no date in UTC
+        (at_once,) = alertmanager_alerts(event(begin=begin))
+        assert datetime.fromisoformat(at_once["startsAt"]) >= now
 
 
 # Webhooks
@@ -197,7 +198,20 @@ def test_an_event_is_not_tried_for_ever():
     assert (len(receiver.got), counts["failed"]) == (1, 1)
 
 
-@pytest.mark.parametrize("url", ["example.com", "ftp://example.com/x", "http:///x", "http://[::1/", "http://h:port/"])
+# At their first event these ended the thread that sends, or were tried again for an hour.
+UNSENDABLE = [
+    "http://h/é",
+    "http://a..b/x",
+    f"http://{'a' * 64}.org/",
+    "http://h/a b",
+    "http://h/a\nb",
+    "http://h/\ud800",
+]
+
+
+@pytest.mark.parametrize(
+    "url", ["example.com", "ftp://example.com/x", "http:///x", "http://[::1/", "http://h:port/", *UNSENDABLE]
+)
 def test_what_is_no_web_address_is_refused_without_repeating_it(url):
     with pytest.raises(ConfigError, match=r"^webhook: is not a URL") as refused:
         Webhook(url)
