@@ -4,8 +4,8 @@ import re
 import socket
 from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
-from threading import Thread
-from typing import ClassVar, Self
+from threading import BoundedSemaphore, Thread
+from typing import Any, ClassVar, Self
 
 from at_infer.errors import ConfigError
 from at_infer.live.metrics import CONTENT_TYPE, Metrics
@@ -14,6 +14,8 @@ LOOPBACK = "127.0.0.1"
 POLL_S = 0.1
 CLIENT_S = 10.0
 """A client that says or reads nothing for so long is let go."""
+MOST_CLIENTS = 32
+"""At once, each with a thread; one more is let go unheard."""
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -35,6 +37,25 @@ class MetricsServer:
             address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
             daemon_threads = True  # a client that hangs does not keep the process from ending
             block_on_close = False
+            room = BoundedSemaphore(MOST_CLIENTS)
+
+            def process_request(self, request: Any, client_address: Any) -> None:
+                """In a thread of its own, if there is room for one."""
+                if not self.room.acquire(blocking=False):
+                    self.shutdown_request(request)
+                    return
+                try:
+                    super().process_request(request, client_address)
+                except RuntimeError:  # no thread could be started
+                    self.room.release()
+                    self.shutdown_request(request)
+
+            def process_request_thread(self, request: Any, client_address: Any) -> None:
+                """And make room again."""
+                try:
+                    super().process_request_thread(request, client_address)
+                finally:
+                    self.room.release()
 
             def handle_error(self, *_: object) -> None:
                 """A client that has disconnected is not an error."""

@@ -4,7 +4,9 @@ import json
 import re
 import socket
 import threading
+import time
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -16,7 +18,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from at_infer import ScoreOptions, StreamScorer
 from at_infer.errors import ConfigError
 from at_infer.live.metrics import CONTENT_TYPE, MOST_LABELS, Metrics
-from at_infer.live.metrics_server import MetricsServer, parse_address
+from at_infer.live.metrics_server import MOST_CLIENTS, MetricsServer, parse_address
 from at_infer.live.tally import Tally
 from tests.first_column import FirstColumn, N, rows_of
 from tests.live.test_watch import Live, json_lines, live, table  # noqa: F401 - fixtures
@@ -129,6 +131,22 @@ def test_a_client_that_hangs_keeps_neither_others_nor_the_end_waiting():
                 urllib.request.urlopen(server.url.removesuffix("/metrics"), timeout=600)
             assert refused.value.code == 404
             refused.value.close()
+
+
+def test_clients_that_hang_take_a_bounded_number_of_threads(monkeypatch):
+    """Each took one, without end."""
+    monkeypatch.setattr("at_infer.live.metrics_server._Handler.timeout", None)
+    metrics, _ = observed(["a"])
+    with MetricsServer(metrics, ":0") as server, ExitStack() as hanging:
+        address = server.server.server_address[:2]
+        clients = [hanging.enter_context(socket.create_connection(address)) for _ in range(MOST_CLIENTS + 1)]
+        clients[-1].settimeout(600)
+        assert clients[-1].recv(1) == b""  # let go
+        for client in clients:
+            client.close()
+        while any("process_request_thread" in thread.name for thread in threading.enumerate()):
+            time.sleep(0.01)
+        assert of_series(samples(fetch(server.url))) == {"a": 0.0}
 
 
 def test_a_port_in_use_is_one_line(run_cli, models):
