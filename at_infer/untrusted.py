@@ -1,6 +1,7 @@
 """Reading what others wrote: regular files only, JSON within bounds, and values of the types that are declared."""
 
 import json
+import reprlib
 import stat
 import types
 from collections.abc import Mapping
@@ -15,6 +16,9 @@ from at_infer.errors import AtInferError, ConfigError
 MOST_JSON_BYTES = 1 << 28
 _LARGEST_INT = 2**63 - 1
 _LARGEST_FLOAT = 1.7976931348623157e308
+_BRIEF = reprlib.Repr()
+"""A list may hold itself many times over, and would be written out without end."""
+_BRIEF.maxlevel, _BRIEF.maxdict, _BRIEF.maxlist, _BRIEF.maxtuple, _BRIEF.maxstring = 3, 8, 8, 8, 60
 
 
 def check_regular(path: Path, error: type[AtInferError]) -> None:
@@ -25,6 +29,12 @@ def check_regular(path: Path, error: type[AtInferError]) -> None:
         return
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise error(f"{path}: is not a regular file; copy its content into one")
+
+
+def check_name(path: Path | str, error: type[AtInferError]) -> None:
+    """Names of files are bytes: polars and ONNX Runtime open those that are UTF-8 only, and say so in odd ways."""
+    if not is_unicode(str(path)):
+        raise error(f"{path}: its name is not UTF-8; rename it, or choose another")
 
 
 def load_json(text: str | bytes) -> Any:
@@ -98,7 +108,7 @@ def typed_fields(kind: type, values: Any) -> dict[str, Any]:
 def shown(value: Any) -> str:
     """A value in an error: short, whatever it is."""
     try:
-        text = repr(value)
+        text = repr(value) if isinstance(value, str | int | float) else _BRIEF.repr(value)
     except (ValueError, RecursionError):  # an integer of thousands of digits
         text = f"{type(value).__name__} that cannot be shown"
     return text if len(text) <= 60 else f"{text[:60]}..."

@@ -20,6 +20,8 @@ from at_infer.untrusted import check_regular, typed_fields
 from training.model import AnomalyTransformer
 
 FORMAT = 2
+MOST_VALUES = 10_000_000
+"""Outside of tensors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +98,28 @@ def read_tensors(path: Path) -> Any:
             warnings.simplefilter("ignore")  # torch's advice about foreign files is not for our user
             if zipfile.is_zipfile(path):  # torch itself does not look at the checksums of its archive
                 with zipfile.ZipFile(path) as archive:
+                    if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:
+                        raise CheckpointError(f"{path}: unpacks to more than it holds, as no checkpoint does; refused")
                     if (damaged := archive.testzip()) is not None:
                         raise ValueError(damaged)
-            return torch.load(path, map_location="cpu", weights_only=True)
+            content = torch.load(path, map_location="cpu", weights_only=True)
+        _check_size(path, content)
+        return content
+    except CheckpointError:
+        raise
     except Exception as error:  # foreign bytes make its readers stumble in every way there is
         if "GLOBAL" in str(error):
             raise CheckpointError(f"{path}: holds objects that could run code; refused") from None
         raise CheckpointError(f"{path}: is not a checkpoint, or is damaged") from None
+
+
+def _check_size(path: Path, content: Any) -> None:
+    """An object that is there once may be named often: what is small in a file may be endless to read."""
+    values, inside = 0, [content]
+    while inside:
+        one = inside.pop()
+        if isinstance(one, dict | list | tuple):
+            values += len(one)
+            if values > MOST_VALUES:
+                raise CheckpointError(f"{path}: holds more than {MOST_VALUES // 1_000_000} million values; refused")
+            inside += one.values() if isinstance(one, dict) else one

@@ -2,13 +2,16 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, get_type_hints
 
 from at_infer.config import ModelConfig, TrainConfig
-from at_infer.errors import ConfigError
+from at_infer.errors import CheckpointError, ConfigError
 from at_infer.models.kinds import file_sha256
+from at_infer.untrusted import typed
 from training.checkpoint import Checkpoint
 
 BUDGET_SHARE = 5  # known weights need a fifth of the steps
+KEPT = ("strategy", "lambda_", "batch_size")  # settings that are those of the checkpoint
 RATE_SHARE = 3  # and a third of the learning rate: the first steps must not undo what is known
 
 
@@ -28,18 +31,23 @@ class Parent:
 
     def train_config(self) -> TrainConfig:
         """Settings for fine-tuning: the same loss and batch size, fewer steps, a lower learning rate."""
-        default, known = TrainConfig(), self.checkpoint.train.get("config", {})
+        default = TrainConfig()
         assert default.max_steps is not None
-        return replace(
-            default,
-            discrepancy=self.checkpoint.discrepancy,
-            max_steps=default.max_steps // BUDGET_SHARE,
-            learning_rate=min(default.learning_rate / RATE_SHARE, known.get("learning_rate", 1.0)),
-            strategy=known.get("strategy", default.strategy),
-            lambda_=known.get("lambda_", default.lambda_),
-            noise=known.get("noise", 0.0),
-            batch_size=known.get("batch_size", default.batch_size),
-        )
+        hints = get_type_hints(TrainConfig)
+        try:
+            config = typed(dict[str, Any], self.checkpoint.train.get("config", {}), "config")
+            known = {name: typed(hints[name], config.get(name, getattr(default, name)), name) for name in KEPT}
+            rate = typed(float, config.get("learning_rate", 1.0), "learning_rate")
+            return replace(
+                default,
+                discrepancy=self.checkpoint.discrepancy,
+                max_steps=default.max_steps // BUDGET_SHARE,
+                learning_rate=min(default.learning_rate / RATE_SHARE, rate),
+                noise=typed(float, config.get("noise", 0.0), "noise"),
+                **known,
+            )
+        except ConfigError as error:
+            raise CheckpointError(f"{self.source}: is damaged or was edited ({error})") from None
 
     def check(self, model: ModelConfig, columns: list[str]) -> None:
         """Raise if its weights are not those of such a network and such columns."""
