@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from at_infer.errors import OutputError
+from at_infer.untrusted import check_name
 
 temporary_files: set[Path] = set()
 """Those that are being written."""
@@ -32,6 +33,7 @@ def check_writable(path: Path, *, overwrite: bool, inputs: Iterable[str | Path |
 
     Only a regular file that is none of the command's `inputs` is ever replaced. A link is replaced itself, with a note.
     """
+    check_name(path, OutputError)
     try:
         if path.is_dir():
             raise OutputError(f"{path}: is a folder; give a file name")

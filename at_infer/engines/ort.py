@@ -17,6 +17,7 @@ from at_infer.models.agreement import check_shapes
 from at_infer.models.metadata import LIVE_GRAPH, Metadata
 from at_infer.models.signatures import check_digest
 from at_infer.threads import cpu_count
+from at_infer.untrusted import check_name
 
 SMALL_BYTES = 2 << 20
 """Of the file of a small network."""
@@ -31,6 +32,7 @@ class OnnxEngine(Scoring):
 
     def __init__(self, path: Path, *, provider: Provider = "cpu", threads: int | None = None) -> None:
         self.path, self.provider = path, provider
+        check_name(path, EngineError)
         check_digest(path)
         if provider == "cpu":
             # A window of a small network is too little work for two threads: they would mostly wait for each other.

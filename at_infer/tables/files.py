@@ -13,6 +13,7 @@ import polars.selectors as cs
 
 from at_infer.errors import DataError
 from at_infer.native_stderr import without_panics
+from at_infer.untrusted import check_name
 
 CHUNK_CELLS = 1 << 20  # cells decoded at a time: 8 MB as float64, whatever the number of rows and columns
 AHEAD_CELLS = 1 << 23  # cells polars may decode before we take them: it reads ahead of a slow reader without end
@@ -41,10 +42,7 @@ def source_files(source: str) -> list[Path | str]:
     else:
         raise DataError(f"{source or repr(source)}: no such file")
     for file in files:
-        try:
-            str(file).encode()
-        except UnicodeEncodeError:
-            raise DataError(f"{file}: its name is not UTF-8, polars cannot open it; rename the file") from None
+        check_name(file, DataError)
     return list(files)
 
 

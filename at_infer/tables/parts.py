@@ -23,7 +23,7 @@ from at_infer.output import atomic_path
 from at_infer.tables.absent import MISSING
 from at_infer.tables.columns import Columns
 from at_infer.tables.files import reading
-from at_infer.untrusted import load_json
+from at_infer.untrusted import read_json
 
 ROW_GROUP_ROWS = 1 << 18
 LOCK, JOURNAL = "lock", "journal.json"
@@ -129,8 +129,8 @@ class Parts:
     def journal(self) -> dict[str, Any] | None:
         """What an unfinished run left, or None: `identity` and `batch_size`."""
         try:
-            found = load_json((self.folder / JOURNAL).read_bytes())
-        except (OSError, ValueError):
+            found = read_json(self.folder / JOURNAL, DataError)
+        except (FileNotFoundError, DataError):
             return None
         is_whole = isinstance(found, dict) and isinstance(found.get("identity"), dict)
         return found if is_whole and type(found.get("batch_size")) is int and found["batch_size"] > 0 else None

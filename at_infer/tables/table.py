@@ -20,6 +20,7 @@ from at_infer.tables.files import InputFile, listed, reading, source_files
 from at_infer.tables.order import SeriesAndTime
 from at_infer.tables.resample import OnGrid
 from at_infer.tables.row_stream import RowStream
+from at_infer.untrusted import check_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,7 @@ def rising_columns(table: Table) -> list[str]:
 
 def read_metadata(path: Path) -> Footer:
     """The footer of one Parquet file, without reading a row."""
+    check_name(path, DataError)
     with reading(str(path)), path.open("rb") as file:
         properties = pl.read_parquet_metadata(file)
         scan = pl.scan_parquet(path, glob=False, hive_partitioning=False)

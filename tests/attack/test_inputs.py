@@ -1,6 +1,7 @@
 """Inputs that are no files, never end, lead in circles, or ask for much."""
 
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -178,3 +179,25 @@ def test_a_file_added_to_a_folder_meanwhile_is_not_part_of_the_run(score: Score,
     added = rows(60, seed=1)
     scored = score(folder, observe=lambda _done, _total: added.write_parquet(folder / "b.parquet"))
     assert scored.summary.rows == 60
+
+
+def test_names_that_are_not_utf8_are_one_line(models: Path, tmp_path: Path, run_cli: Callable[..., Any]) -> None:
+    """Of an output, it was said after everything had been scored, by a traceback."""
+    folder = tmp_path / os.fsdecode(b"\xff")
+    folder.mkdir()
+    data = folder / "data.parquet"
+    rows(60).write_parquet(tmp_path / "data.parquet")
+    shutil.copy(tmp_path / "data.parquet", data)
+    shutil.copy(models / "model.onnx", folder)
+    engine = ["--engine", models / "model.onnx"]
+    for words in (
+        ["inspect", data],
+        ["score", data, *engine, "-o", tmp_path / "out.parquet"],
+        ["score", tmp_path / "data.parquet", *engine, "-o", folder / "out.parquet"],
+        ["threshold", folder / "model.onnx"],
+        ["generate", "-o", folder, "--rows", "300", "300", "300"],
+    ):
+        answer = run_cli(*words)
+        assert answer.code == 1
+        assert "its name is not UTF-8" in answer.err
+    assert sorted(path.name for path in folder.iterdir()) == ["data.parquet", "model.onnx"]

@@ -171,3 +171,10 @@ def test_a_damaged_journal_starts_the_run_again(score: Score, tmp_path: Path, te
     folder.mkdir()
     (folder / "journal.json").write_text(text, encoding="latin-1")
     assert score(rows(60), resume=True).summary.resumed_rows == 0
+
+
+def test_a_pipe_in_place_of_a_journal_is_no_journal(tmp_path: Path) -> None:
+    parts = Parts(tmp_path / "out.parquet")
+    parts.folder.mkdir()
+    os.mkfifo(parts.folder / "journal.json")
+    assert parts.journal() is None
