@@ -8,7 +8,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from at_infer.cluster.connect import Say, first_line, ray_cluster
+from at_infer.cluster.connect import Say, first_line, head_address, ray_cluster
+from at_infer.cluster.head import Head
 from at_infer.cluster.worker import Failure, Job, Lost, Opened, WorkerSettings
 from at_infer.errors import AtInferError, ClusterError, ConfigError
 from at_infer.memory import own_memory
@@ -93,6 +94,7 @@ class RayWorkers:
     pending: dict[Any, ActorSlot] = field(default_factory=dict)
     under_way: int = 0
     """Jobs, unlike openings."""
+    head: Head = field(default_factory=lambda: Head(None))
 
     def start(self, places: list[Placement]) -> None:
         """Ask for all workers; work begins when the first is ready."""
@@ -131,6 +133,7 @@ class RayWorkers:
                 if not told and not self.opened and time.monotonic() - begun > PATIENCE_S:
                     self.say("waiting for a worker: all CPUs or GPUs of the cluster are taken")
                     told = True
+                self.head.check()
                 yield None
 
     def _give_out(self, jobs: deque[Job]) -> None:
@@ -173,8 +176,8 @@ class RayWorkers:
             raise ClusterError(f"all workers died; last error: {first_line(error)}")
 
     def stop(self) -> None:
-        """End all workers."""
-        for slot in self.slots:
+        """End all workers; without a head nobody could."""
+        for slot in () if self.head.is_lost else self.slots:
             with suppress(Exception):
                 self.ray.kill(slot.actor)
 
@@ -192,7 +195,7 @@ def ray_workers(
         if not places:
             need = f"{settings.threads} CPUs" if settings.engine_options.provider == "cpu" else "a GPU"
             raise ClusterError(f"ray {address}: no machine of the cluster has {need} for a worker")
-        workers = RayWorkers(ray, settings, say)
+        workers = RayWorkers(ray, settings, say, head=Head(head_address(ray)))
         try:
             workers.start(places)
             yield workers

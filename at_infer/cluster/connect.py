@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from at_infer.cluster.head import PROBE_S
 from at_infer.errors import ClusterError, ConfigError, MissingExtraError
 from at_infer.installed import install_extra
 
 Say = Callable[[str], None]
 
-PROBE_S = 3.0  # for a port to open
 ANSWER_S = 9.0  # for a first answer: who does not give one is no Ray cluster
 CONNECT_S = 60.0  # for one that has answered: on a busy machine it starts a process for every client
 CLIENT_STARTS = 3  # that may fail on a busy machine before it is said
@@ -93,15 +93,20 @@ def _own_cluster(ray: Any, cpus: int) -> Iterator[None]:
     short = "/tmp" if Path("/tmp").is_dir() else None
     folder = tempfile.mkdtemp(prefix="at-infer-", dir=short)
     try:
-        ray.init(
-            address="local",
-            num_cpus=cpus,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.CRITICAL,
-            object_store_memory=OBJECT_STORE_BYTES,
-            _temp_dir=folder,
-        )
+        try:
+            ray.init(
+                address="local",
+                num_cpus=cpus,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.CRITICAL,
+                object_store_memory=OBJECT_STORE_BYTES,
+                _temp_dir=folder,
+            )
+        except Exception as error:  # on a busy machine its processes do not start in the time that Ray gives them
+            raise ClusterError(
+                f"ray local: no cluster could be started on this machine ({first_line(error)}); try again"
+            ) from None
         yield
     finally:
         ray.shutdown()
@@ -260,6 +265,15 @@ def _silence() -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nowhere)
+
+
+def head_address(ray: Any) -> str | None:
+    """Host and port of the head, where this program can reach it; None if it speaks to a server for clients."""
+    if ray.util.client.ray.is_connected():
+        return None
+    with suppress(Exception):  # another version of Ray
+        return str(ray.get_runtime_context().gcs_address)
+    return None
 
 
 def first_line(error: Exception) -> str:

@@ -232,6 +232,8 @@ class _Run:
                 if time.monotonic() - saved > SAVE_S:
                     self.manifest.save()
                     saved = time.monotonic()
+        except ClusterError as error:
+            raise ClusterError(f"{error}; {self._kept()}") from None
         finally:
             self.manifest.save()
 

@@ -20,7 +20,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")  # before polars: a child makes
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from benchmarks.attack import disks, kills, seeds, sizes
+from benchmarks.attack import clusters, disks, kills, seeds, sizes
 from benchmarks.attack.children import Attack
 from benchmarks.attack.command import FINDINGS, OUTCOMES, table
 from benchmarks.attack.kills import Outcome
@@ -132,6 +132,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=0, help="Of score.")
     parser.add_argument("--train-kills", type=int, default=0)
     parser.add_argument("--watch-kills", type=int, default=0)
+    parser.add_argument("--ray-kills", type=int, default=0, help="Of workers and heads in turn.")
     parser.add_argument("--full-disks", type=int, default=0, help="At most; takes gcc.")
     parser.add_argument("--names", action="store_true", help="Odd names of outputs.")
     parser.add_argument("--bomb", action="store_true", help="A small Parquet file of 60 million rows.")
@@ -162,6 +163,7 @@ def main() -> None:
                 given.watch_kills,
                 lambda: kills.of_watch(valid, folder / "watch", rng, given.watch_kills),
             ),
+            ("kills on Ray", given.ray_kills, lambda: clusters.of_ray(valid, folder / "ray", rng, given.ray_kills)),
             ("full disks", given.full_disks, lambda: disks.of_all(valid, folder / "full", given.full_disks)),
             ("names", given.names, lambda: sizes.names(valid, folder / "names")),
             ("bomb", given.bomb, lambda: sizes.bomb(valid, folder / "bomb", facts)),

@@ -25,6 +25,7 @@ import pytest
 from at_infer.cluster import connect
 from at_infer.cluster.actors import Placement, RayWorkers, placements, ray_workers
 from at_infer.cluster.connect import ray_cluster
+from at_infer.cluster.head import Head
 from at_infer.cluster.manifest import NAME
 from at_infer.cluster.run import score_on_workers
 from at_infer.cluster.worker import WorkerSettings
@@ -439,6 +440,29 @@ def test_a_cluster_that_could_not_serve_a_client_is_asked_again(failures: int, m
             with pytest.raises(ClusterError, match="client server failed"):
                 connect._connect(SimpleNamespace(init=init), address)
     assert calls == [address] * (connect.CLIENT_STARTS + 1)
+
+
+def test_a_cluster_that_cannot_be_started_is_one_line() -> None:
+    """On a busy machine Ray gives up after half a minute, with an exception of no kind of its own."""
+
+    def init(**_: object) -> None:
+        raise Exception("The current node timed out during startup. This could happen\nbecause")
+
+    ray = SimpleNamespace(init=init, shutdown=lambda: None)
+    with pytest.raises(ClusterError, match=r"no cluster could be started .*timed out .*; try again"):
+        connect._own_cluster(ray, 1).__enter__()
+
+
+def test_a_head_that_does_not_answer_any_more_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("at_infer.cluster.head.ASK_S", 0.0)
+    monkeypatch.setattr("at_infer.cluster.head.PATIENCE_S", 0.0)
+    with listener(answers=True) as port:
+        there = Head(f"127.0.0.1:{port}")
+        there.check()
+    with pytest.raises(ClusterError, match=rf"the head of the cluster at 127.0.0.1:{port} has not answered"):
+        there.check()
+    assert there.is_lost
+    Head(None).check()
 
 
 @pytest.fixture(scope="module")
