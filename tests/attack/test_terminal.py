@@ -21,6 +21,7 @@ CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
 
 def test_escape_sequences_become_question_marks_and_lines_stay_lines() -> None:
     assert printable("a\x1b[2J\nb\tc") == "a?[2J\nb?c"
+    assert printable("a\u202eb\u2066c\u2028d") == "a?b?c?d"  # direction, and a line that is none
 
 
 def test_columns_of_a_parquet_file_are_inspected_without_escapes(
