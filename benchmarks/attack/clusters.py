@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.attack.command import LIMIT_S, Said, judge, start
 from benchmarks.attack.kills import Outcome
 
-FILES, ROWS = 10, 600
+FILES, ROWS = 8, 6_000
 POLL_S = 0.1
 
 
@@ -97,7 +97,7 @@ def _make(seeds: Path, source: Path) -> None:
     """The rows of the seed, changed a little in each file; in a process of its own, as this one forks."""
     script = (
         "import sys, polars as pl\n"
-        "rows = pl.concat([pl.read_parquet(sys.argv[1])] * 2)\n"
+        "rows = pl.concat([pl.read_parquet(sys.argv[1])] * 20)\n"
         f"for i in range({FILES}):\n"
         "    rows.with_columns(pl.col(pl.Float32) * (1 + i / 100)).write_parquet(f'{sys.argv[2]}/{i:02}.parquet')\n"
     )
