@@ -53,10 +53,12 @@ def of_all(seeds: Path, work: Path, most: int) -> Iterator[Outcome]:
     ]
     tried = 0
     for (words, outputs), once in product(commands, (False, True)):
+        _try(seeds, work, words, outputs, -1, {}, once=False)
+        whole = {name: (work / name).read_bytes() for name in outputs}
         for writes in count():
             if tried >= most:
                 return
-            outcome, said = _try(seeds, work, words, outputs, writes, once=once)
+            outcome, said = _try(seeds, work, words, outputs, writes, whole, once=once)
             if outcome == "not full":
                 break
             tried += 1
@@ -64,7 +66,9 @@ def of_all(seeds: Path, work: Path, most: int) -> Iterator[Outcome]:
             yield f"{kind} in {words[0]}", outcome, f"write {writes} of {' '.join(words)}: {said}"
 
 
-def _try(seeds: Path, work: Path, words: list[str], outputs: list[str], writes: int, *, once: bool) -> tuple[str, str]:
+def _try(
+    seeds: Path, work: Path, words: list[str], outputs: list[str], writes: int, whole: dict[str, bytes], *, once: bool
+) -> tuple[str, str]:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     for name in outputs:
@@ -97,9 +101,10 @@ def _try(seeds: Path, work: Path, words: list[str], outputs: list[str], writes: 
     if left:
         return "wrong output", f"left {left}: {text}"
     new = [name for name in outputs if (work / name).read_bytes() != b"old"]
-    complete = new == ["out.parquet"] and (work / "out.parquet").read_bytes() == (seeds / "scores.parquet").read_bytes()
-    if outcome == "one-line error" and new and not complete:  # scores stay where their incidents cannot be written
+    complete = {name: (work / name).read_bytes() for name in new} == {name: whole[name] for name in new}
+    scores = new == ["out.parquet"] and complete  # they stay where their incidents cannot be written
+    if outcome == "one-line error" and new and not scores:
         return "wrong output", f"{new} replaced: {text}"
-    if outcome == "accepted" and outputs:  # a write failed, and nobody said so
+    if outcome == "accepted" and not (new == outputs and complete):  # a write failed, and nobody said so
         return "wrong output", f"{failed!r} writes failed in silence: {text}"
     return outcome, text

@@ -48,7 +48,7 @@ ssize_t writev(int fd, const struct iovec *data, int count) {
     return is_file(fd) && is_full() ? -1 : REAL(writev)(fd, data, count);
 }
 int fsync(int fd) { return is_file(fd) && is_full() ? -1 : REAL(fsync)(fd); }
-int mkdir(const char *path, mode_t mode) { return left >= 0 && is_full() ? -1 : REAL(mkdir)(path, mode); }
+int mkdir(const char *path, mode_t mode) { return left >= 0 && access(path, F_OK) != 0 && is_full() ? -1 : REAL(mkdir)(path, mode); }
 
 /* A new file needs an inode. */
 #define OPEN(name)                                                            \
