@@ -60,7 +60,7 @@ class OwnScores:
         settings = scorer.row_settings
         if scorer.config.mode == "fusion":
             features, finish = len(scorer.metadata.columns), settings.finish
-            settings = replace(settings, channels=1 + features, finish=lambda: _WithErrors(finish(), features))
+            settings = settings.finished_by(lambda: _WithErrors(finish(), features), channels=1 + features)
         self.core: RowScorer = scorer.rows(scorer.batch_size_for(rows), settings=settings)
         self.waiting: dict[SeriesState, SeriesDrift] = {}
         self.state: SeriesState | None = None

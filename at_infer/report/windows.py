@@ -44,11 +44,8 @@ class Reconstructor:
         self.mean = np.asarray(metadata.scaler.mean, np.float32)
         self.scale = np.asarray(metadata.scaler.scale, np.float32)
         features = len(metadata.columns)
-        self.reconstruction = replace(
-            self.scorer.row_settings,
-            window_channels=features,
-            channels=features,
-            finish=lambda: MovingMean(1, causal=False),
+        self.reconstruction = self.scorer.row_settings.finished_by(
+            lambda: MovingMean(1, causal=False), window_channels=features, channels=features
         )
 
     def stretch(self, first: int, end: int, series_rows: int) -> tuple[int, int]:

@@ -50,7 +50,7 @@ def test_a_faithful_graph_passes_on_every_kind_of_window(traced):
     assert all(
         case[output]["share_of_tolerance"] < 1 for case in figures.values() for output in case if output != "agreement"
     )
-    assert figures["real"]["agreement"]["spearman"] == pytest.approx(1)
+    assert figures["real"]["agreement"]["spearman"] == pytest.approx(1, abs=1e-5)
     assert figures["real"]["agreement"]["verdicts_changed"] == 0
 
 
