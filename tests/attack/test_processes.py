@@ -15,6 +15,7 @@ FULL = Path("/dev/full")
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+@pytest.mark.slow
 def test_a_full_standard_output_is_one_line(models: Path, tmp_path: Path) -> None:
     data, scores = tmp_path / "data.parquet", tmp_path / "scores.parquet"
     rows(60).write_parquet(data)

@@ -60,6 +60,7 @@ def go_on(stream: StreamScorer, path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # a score of 4e18
+@pytest.mark.slow
 def test_hostile_values_of_a_state_are_one_line_or_go_on(stream: StreamScorer, tmp_path: Path) -> None:
     path = tmp_path / "state"
     stream.push_many(rows(60).to_numpy(), ["a"] * 60)

@@ -69,6 +69,7 @@ def run(monkeypatch: pytest.MonkeyPatch, main: Callable[[], None], data: Path, o
     main()
 
 
+@pytest.mark.slow
 def test_series_are_measured_once_by_the_commands_themselves_and_then_live(
     monkeypatch: pytest.MonkeyPatch, data: Path, typed: list[list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:

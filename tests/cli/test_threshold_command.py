@@ -119,6 +119,7 @@ def test_scores_of_a_file_give_exact_thresholds(threshold: Any, write_parquet: A
     )
 
 
+@pytest.mark.slow
 def test_scores_of_another_model_or_mode_are_refused(threshold: Any, tmp_path: Path) -> None:
     path = tmp_path / "scores.parquet"
     frame = pl.DataFrame({"score": SCORES})
@@ -201,6 +202,7 @@ def test_both_kinds_of_scores_are_shown_and_a_copy_has_a_threshold_for_each(
     assert text.index("50000 validation scores of whole windows") < text.index("2000 validation scores of last rows")
 
 
+@pytest.mark.slow
 def test_scores_of_last_rows_give_a_model_that_has_none_its_live_threshold(
     threshold: Any, model: Path, tmp_path: Path
 ) -> None:

@@ -56,6 +56,7 @@ def test_a_faithful_graph_passes_on_every_kind_of_window(traced):
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("padding", get_args(Padding))
+@pytest.mark.slow
 def test_networks_of_either_padding_pass_and_are_not_mistaken_for_each_other(trace, padding, precision):
     source = checkpoint(score=PLAIN, padding=padding, layers=1)
     network = source.network()

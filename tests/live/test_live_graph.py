@@ -12,6 +12,8 @@ from at_infer.models.metadata import LIVE_GRAPH
 from tests.checkpoints import FEATURES, WINDOW
 from tests.scored import rows, values, variant
 
+pytestmark = pytest.mark.slow
+
 LIVE = ScoreOptions(align="last", threshold=1.0)
 
 

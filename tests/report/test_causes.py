@@ -20,6 +20,8 @@ from tests.conftest import Answer
 from tests.first_column import FirstColumn, N
 from tests.report_pages import Page, write_scores
 
+pytestmark = pytest.mark.slow
+
 ROWS, BURSTS = 850, {"wave": (250, 290), "noise": (520, 560)}
 
 

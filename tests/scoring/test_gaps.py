@@ -265,6 +265,7 @@ def test_rows_in_memory_have_gaps_too(model: Path) -> None:
 
 @pytest.mark.parametrize("delay", [0, 1, 5])
 @pytest.mark.parametrize("size", [1, 7, 400])
+@pytest.mark.slow
 def test_a_stream_scores_as_a_file_does_and_tells_every_row_once_in_order(
     score: Score, model: Path, tmp_path: Path, delay: int, size: int
 ) -> None:

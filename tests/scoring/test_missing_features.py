@@ -138,6 +138,7 @@ def test_an_engine_that_does_not_tell_features_apart_is_refused(score: Score, pl
 
 
 @pytest.mark.parametrize("align", ["window", "last"])
+@pytest.mark.slow
 def test_splits_have_the_same_scores(score: Score, models: Path, tmp_path: Path, align: Any) -> None:
     frame = without(without(rows(4000), "f01", 900, 2100), "f02", 1500, 1520)
     plain = score(frame, align=align, **MASK)

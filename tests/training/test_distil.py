@@ -123,6 +123,7 @@ def test_faults_come_from_the_seed_and_leave_the_rows_alone() -> None:
     assert 0.01 < (one != rows).mean() < 0.5
 
 
+@pytest.mark.slow
 def test_the_command_turns_a_published_checkpoint_into_a_small_one(
     run_cli: Any, tmp_path: Path, write_parquet: WriteParquet
 ) -> None:
