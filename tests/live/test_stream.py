@@ -430,7 +430,7 @@ def test_a_file_that_is_no_state_is_refused(tmp_path, text):
 def test_a_state_with_series_that_have_no_plain_name_is_not_written(tmp_path):
     stream = StreamScorer(FirstColumn())
     stream.push(rows_of([1])[0], series=("a", 1))
-    with pytest.raises(DataError, match="name series by texts or numbers"):
+    with pytest.raises(DataError, match="name series by short texts or numbers"):
         stream.save(tmp_path / "state")
     assert list(tmp_path.iterdir()) == []
 

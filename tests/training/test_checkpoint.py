@@ -208,7 +208,7 @@ def test_flipped_bytes_are_an_answer_or_an_error_but_never_a_crash(path: Path) -
             outcomes.add("loaded")
         except CheckpointError as error:
             outcomes.add(str(error).split(":")[1][:7])
-    assert outcomes <= {"loaded", " is not"}  # its checksums find nearly all
+    assert outcomes <= {"loaded", " is not", " unpack"}  # its checksums find nearly all, a false size the rest
 
 
 # Malice
