@@ -22,7 +22,7 @@ class Result(Scores):
     """
 
     columns: dict[str, Any]
-    """Columns that `at-infer score` would write, as arrays: score, is_anomaly, and top_feature on request."""
+    """Columns that `at-infer score` would write, as arrays: score, is_anomaly, top_feature, ..."""
     threshold: float
     """A row with a higher score is anomalous."""
     incidents: list[Incident]

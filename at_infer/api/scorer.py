@@ -37,12 +37,14 @@ class Scorer(scoring.Scorer):
     >>> frame = pl.read_parquet("data.parquet")
     >>> with Scorer("model.onnx") as scorer:
     ...     result = scorer.score(frame)
-    >>> result.table.columns[-2:]
-    ['score', 'is_anomaly']
+    >>> [name for name in result.table.columns if name not in frame.columns][:3]
+    ['score', 'is_anomaly', 'top_feature']
 
     Threads may share it: they take turns (a TensorRT plan stays with the thread that opened it). A call that is
     interrupted leaves it as it was.
     """
+
+    makes_incidents = True
 
     def __init__(
         self,

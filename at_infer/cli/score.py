@@ -65,12 +65,16 @@ def score(
     level: shared.LevelOption = None,
     delay: shared.Delay = None,
     explain: Annotated[
-        Literal["none", "top", "all"], score_option(help="top: the feature with the largest error; all: every error.")
-    ] = "none",
+        Literal["none", "top", "all"] | None,
+        score_option(
+            help="top: the feature with the largest error; all: every error.",
+            show_default="top with --incidents, else none",
+        ),
+    ] = None,
     incidents: Annotated[
         Path | None,
         incidents_option(
-            help="Also write incidents, .parquet or .jsonl: begin, end, peak, causes. Implies --explain top.",
+            help="Also write incidents, .parquet or .jsonl: begin, end, peak, causes.",
             metavar="FILE",
         ),
     ] = None,
@@ -135,7 +139,7 @@ def score(
         max_gap=shared.number_of_steps(max_gap),
         interval=interval,
         resample=resample,
-        explain="top" if incidents is not None and explain == "none" else explain,
+        explain=explain,
         incidents=incident_options(
             min_rows, merge_rows, cool_down_rows, wanted=incidents is not None, way="add --incidents FILE"
         ),

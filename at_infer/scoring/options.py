@@ -59,8 +59,9 @@ class ScoreOptions(Config):
     """Resample first to one row per interval, `30s`, `5m` or `1h`; `none`: no resampling."""
     resample: Resample | None = None
     """With `interval`: the mean of the values in an interval, or the last; None: the model's, or the mean."""
-    explain: Explain = "none"
-    """`top`: the feature with the largest error; `all`: the error of every feature."""
+    explain: Explain | None = None
+    """`top`: the feature with the largest error; `all`: the error of every feature; None: `top` where incidents are
+    made of the scores, otherwise `none`."""
     incidents: IncidentOptions | None = None
     """Incidents are made of the scores, by these rules; the threshold is then one for 1 false incident a day, unless
     another is asked for, or was chosen for the model."""
@@ -69,7 +70,8 @@ class ScoreOptions(Config):
         self._choice("align", Align)
         self._choice("short_series", ShortSeries)
         self._choice("on_bad_rows", BadRows)
-        self._choice("explain", Explain)
+        if self.explain is not None:
+            self._choice("explain", Explain)
         self._choice("on_missing_feature", MissingFeature)
         check_threshold(self.threshold, self.ratio, self.false_alarms)
         check_max_gap(self.max_gap)

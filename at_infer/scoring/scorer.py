@@ -25,7 +25,7 @@ from at_infer.models.spacing import MAX_GAP, Clock, Spacing, Times, choose_grid,
 from at_infer.scoring.asked_score import asked_score, check_outputs
 from at_infer.scoring.batch_size import choose_batch_size, windows_per_s
 from at_infer.scoring.last_step import has_onset, last_step, look_ahead, needs_live_rows
-from at_infer.scoring.options import EngineOptions, ScoreOptions
+from at_infer.scoring.options import EngineOptions, Explain, ScoreOptions
 from at_infer.scoring.rows import RowScorer
 from at_infer.scoring.series import Bools
 from at_infer.scoring.settings import RowSettings
@@ -49,6 +49,9 @@ class Scorer:
     `at_infer.Scorer` adds tables to it.
     """
 
+    makes_incidents = False
+    """Whatever the options say."""
+
     def __init__(
         self,
         engine: str | Path | Engine,
@@ -67,6 +70,8 @@ class Scorer:
                 lacks = "; ".join(self.engine.missing)
                 raise EngineError(f"{self.engine.path}: cannot score, it lacks {lacks}; use at-infer export")
             self.metadata: Metadata = self.engine.metadata
+            if self.options.explain is None:
+                self.options = replace(self.options, explain=self._default_explain())
             self.config = asked_score(self.metadata, self.options)
             self.chosen = choose_for_scoring(
                 self.metadata,
@@ -275,6 +280,11 @@ class Scorer:
             if missing is not None:
                 errors = np.where(missing > 0, np.float32(0), errors)
             return np.concatenate([score[..., None], errors], axis=-1)
+
+    def _default_explain(self) -> Explain:
+        """An incident has causes; asked for in the options, it is an error if the engine cannot name them."""
+        named = self.makes_incidents and "reconstruction" in self.engine.outputs
+        return "top" if named or self.options.incidents is not None else "none"
 
     @property
     def delay(self) -> int:

@@ -43,7 +43,7 @@ def pumps(rows: int = 200) -> pl.DataFrame:
 
 @pytest.fixture(scope="module")
 def fitted() -> Detector:
-    return Detector(**SMALL, options=ScoreOptions(explain="top")).fit(pumps(), time="ts", series="machine")
+    return Detector(**SMALL).fit(pumps(), time="ts", series="machine")
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,13 @@ def test_a_detector_scores_and_exports_what_scores_alike(fitted: Detector, tmp_p
     written = pl.read_parquet(tmp_path / "scores.parquet")
     np.testing.assert_array_equal(result.score, written["score"])
     with Scorer(files[0]) as scorer:
-        np.testing.assert_array_equal(scorer.score(frame).score, result.score)
+        again = scorer.score(frame)
+        np.testing.assert_array_equal(again.score, result.score)
+        assert again.incidents == result.incidents  # with their causes, without being asked
+    with Scorer(files[0], ScoreOptions(explain="none")) as scorer:
+        plain = scorer.score(frame)
+        assert list(plain.columns) == ["score", "is_anomaly"]
+        assert plain.incidents[0].causes == ()
     with pytest.raises(OutputError, match="overwrite=True"):
         fitted.export(tmp_path / "out", engine="none")
 
