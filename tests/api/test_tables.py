@@ -282,7 +282,7 @@ def test_a_notebook_shows_scores_threshold_and_the_worst_incidents(edited: Edit)
 
 def test_rows_on_a_grid_come_back_as_the_rows_of_the_file(edited: Edit, score: Score) -> None:
     frame, engine = machines(800, 80), edited(**KEYS)
-    expected = score(frame, engine=engine, interval="2m")
+    expected = score(frame, engine=engine, interval="2m", explain="top")
     with Scorer(engine, ScoreOptions(interval="2m")) as scorer:
         result = scorer.score(to_pandas(frame) if find_spec("pandas") else frame)
         parts = list(scorer.stream(frame.iter_slices(33)))
