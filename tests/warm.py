@@ -17,6 +17,7 @@ def ask(address: str, words: list[str]) -> int:
     """Let the server at the address run a program; its exit code, negative if a signal ended it."""
     import json
 
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)  # until they can be forwarded
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
         request = json.dumps([words, os.getcwd(), dict(os.environ)]).encode()  # noqa: PTH109, pathlib takes its time
@@ -24,6 +25,7 @@ def ask(address: str, words: list[str]) -> int:
         connection.sendall(request)
         for number in FORWARDED:
             signal.signal(number, lambda number, _: connection.sendall(struct.pack("i", number)))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
         return int(struct.unpack("i", connection.recv(4, socket.MSG_WAITALL))[0])
 
 
@@ -149,6 +151,7 @@ if __name__ == "__main__":
     else:
         ended = ask(sys.argv[1], sys.argv[2:])
         if ended < 0:
-            signal.signal(-ended, signal.SIG_DFL)
+            if -ended in FORWARDED:
+                signal.signal(-ended, signal.SIG_DFL)
             os.kill(os.getpid(), -ended)
         os._exit(ended)
