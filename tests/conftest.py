@@ -1,11 +1,7 @@
 """Fixtures that several files use, and what happens to GPU tests where there is no GPU."""
 
 import os
-import shlex
 import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -25,11 +21,11 @@ from at_infer import score_file
 from at_infer.cli import app
 from at_infer.engines.tensorrt import plan as trt
 from at_infer.engines.tensorrt.gpu import Gpu
-from tests import warm as warm_python
 from tests.checkpoints import FEATURES, PLAIN, WINDOW, checkpoint
 from tests.fake_gpu import VERSION, FakeDevice, FakeEngine, fake_tensorrt
-from tests.once import Once, make_once, trace_once
+from tests.once import Once, make_once, trace_in_exports, trace_once
 from tests.options import by_kind
+from tests.programs import programs, stop_programs
 from tests.scored import Edit, Score, Scored, variant
 from training.checkpoint import Checkpoint
 from training.data import DataConfig, TrainingData, load
@@ -49,7 +45,6 @@ settings.register_profile(
 )
 settings.load_profile("steady")
 
-ROOT = Path(__file__).parents[1]
 WriteParquet = Callable[..., Path]
 MakeData = Callable[..., TrainingData]
 Trace = Callable[..., ModelProto]
@@ -60,6 +55,7 @@ TOGETHER = {
     "ray_job.sh": "ray",
     "test_report_browser.py": "browser",  # one browser
     "test_readme.py": "readme",  # one folder in which documents run
+    "test_notebook.py": "notebook",  # one run of it
 }
 """Tests whose name has this in it run in one process, those of a kind after one another."""
 
@@ -140,34 +136,29 @@ def once(shared: Path) -> Once:
     return partial(make_once, shared)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _programs_end() -> Iterator[None]:
+    yield
+    stop_programs()
+
+
 @pytest.fixture(scope="session")
-def warm(shared: Path) -> Iterator[Path]:
+def warm() -> Path:
     """A folder with `python` and `at-infer` that need no time to start; tests/warm.py says when to use them."""
-    with tempfile.TemporaryDirectory() as name:  # the path of a socket may have 107 characters
-        folder, address = Path(name), f"{name}/socket"
-        for program, words in (("python", ""), ("at-infer", "-m at_infer")):
-            ask = shlex.join([sys.executable, "-IS", warm_python.__file__, address])
-            (folder / program).write_text(f'#!/bin/sh\nexec {ask} {words} "$@"\n')
-            (folder / program).chmod(0o755)
-        serve = [sys.executable, "-m", "tests.warm", "serve", address, str(shared)]
-        with subprocess.Popen(serve, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-            assert server.stdout is not None
-            assert server.stdout.readline() == "ready\n"
-            yield folder
-            server.communicate()  # it goes on until its input ends
+    return programs()
 
 
 @pytest.fixture(scope="session")
-def trace(once: Once) -> Trace:
-    """A graph as ONNX, traced once for all workers of this run."""
-    return partial(trace_once, once)
+def trace() -> Trace:
+    """A graph as ONNX, traced as users do, once."""
+    return trace_once
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _exports_trace_once(trace: Trace) -> Iterator[None]:
-    """Exports in this process trace no graph that was traced before; those in other processes do."""
+def _exports_trace_quickly() -> Iterator[None]:
+    """Exports in this process trace graphs of the small checkpoint once, and others by another exporter."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("export.pipeline.trace", trace)
+        patch.setattr("export.pipeline.trace", trace_in_exports)
         yield
 
 

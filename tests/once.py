@@ -3,8 +3,16 @@
 import copy
 import fcntl
 import hashlib
+import io
+import os
 import shutil
+import sys
+import time
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +20,13 @@ import numpy as np
 import onnx
 import torch
 
+from tests.checkpoints import SHAPE
+
 Once = Callable[[str, Callable[[Path], object]], Path]
 
+ROOT = Path(__file__).parents[1]
+KEPT_S = 7 * 86400.0
+"""How long traces of other code are kept."""
 LEARNT = ("scale.mean", "scale.deviation", "error_weights")
 """Buffers that differ from model to model of one shape, as parameters do."""
 FIRST, END = 1 << 22, 1 << 24
@@ -34,8 +47,61 @@ def make_once(shared: Path, name: str, build: Callable[[Path], object]) -> Path:
     return folder
 
 
-def trace_once(once: Once, graph: Any, outputs: Sequence[str]) -> onnx.ModelProto:
-    """`export.to_onnx.trace`, which takes seconds, once for all graphs that differ in what they have learnt only.
+@cache
+def kept_traces() -> Path:
+    """A folder of traced graphs for all runs of the tests with the same code and versions."""
+    code = hashlib.sha256(sys.version.encode())
+    for package in ("torch", "onnx", "onnxscript", "onnx-ir"):
+        code.update(f"{package} {version(package)}".encode())
+    for part in ("export", "training", "at_infer/models", "at_infer/config.py"):
+        for path in sorted([*(ROOT / part).rglob("*.py")] or [ROOT / part]):
+            code.update(path.read_bytes())
+    folder = ROOT / ".pytest_cache" / "traced" / code.hexdigest()[:32]
+    folder.mkdir(parents=True, exist_ok=True)
+    os.utime(folder)
+    for other in folder.parent.iterdir():
+        with suppress(FileNotFoundError):  # another run was faster
+            if other.stat().st_mtime < time.time() - KEPT_S:
+                shutil.rmtree(other, ignore_errors=True)
+    return folder
+
+
+def trace_in_exports(graph: Any, outputs: Sequence[str]) -> onnx.ModelProto:
+    """What exports of tests trace with: graphs of the small checkpoint as users do, those of other shapes quickly."""
+    config = graph.network.config
+    if all(getattr(config, name) == SHAPE[name] for name in ("features", "window", "width", "heads")):
+        return trace_once(graph, outputs)
+    return trace_quickly(graph, outputs)
+
+
+def trace_quickly(graph: Any, outputs: Sequence[str]) -> onnx.ModelProto:
+    """By torch's older exporter, in a twentieth of the time: for tests that need a model, however it was traced.
+
+    Exports compare it with PyTorch as any other. It takes no new operators, and is to be removed from torch some day.
+    """
+    from export.to_onnx import INPUT, OPSET, _strip
+
+    config, file = graph.network.config, io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            graph.eval(),
+            (torch.zeros(2, config.window, config.features),),
+            file,
+            input_names=[INPUT],
+            output_names=list(outputs),
+            dynamic_axes={name: {0: "batch"} for name in (INPUT, *outputs)},
+            opset_version=OPSET,
+            dynamo=False,
+        )
+    model = onnx.load_from_string(file.getvalue())
+    _strip(model)
+    return model
+
+
+def trace_once(graph: Any, outputs: Sequence[str]) -> onnx.ModelProto:
+    """`export.to_onnx.trace`, which takes seconds, once for all graphs that differ in what they have learnt only: it is
+    kept for the next run of the tests, as long as the code stays as it is.
 
     What is traced has a number in the place of each such value; exporting moves values, and calculates with none.
     """
@@ -61,8 +127,9 @@ def trace_once(once: Once, graph: Any, outputs: Sequence[str]) -> onnx.ModelProt
             at = max(at, first + tensor.numel())
         else:
             key.update(content)
-    digest = key.hexdigest()[:32]
-    folder = once(f"traced-{digest}", lambda target: onnx.save(trace(numbered, outputs), target / "model.onnx"))
+    folder = make_once(
+        kept_traces(), key.hexdigest()[:32], lambda target: onnx.save(trace(numbered, outputs), target / "model.onnx")
+    )
     model = onnx.load(folder / "model.onnx")
     known = np.frombuffer(b"".join(content for _, content in values), np.float32)
     for held in model.graph.initializer:

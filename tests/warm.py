@@ -1,4 +1,4 @@
-"""A Python that has its imports behind it: programs run in forks of one process, with traces made once.
+"""A Python that has its imports behind it: programs run in forks of one process, with traces made once or quickly.
 
 For tests in which a program, not the start of a process, is what matters. `python -IS tests/warm.py SOCKET WORDS...`
 does what `python WORDS...` does: the same streams, folder, environment and exit code, and signals reach it.
@@ -17,6 +17,7 @@ def ask(address: str, words: list[str]) -> int:
     """Let the server at the address run a program; its exit code, negative if a signal ended it."""
     import json
 
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)  # until they can be forwarded
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
         request = json.dumps([words, os.getcwd(), dict(os.environ)]).encode()  # noqa: PTH109, pathlib takes its time
@@ -24,25 +25,24 @@ def ask(address: str, words: list[str]) -> int:
         connection.sendall(request)
         for number in FORWARDED:
             signal.signal(number, lambda number, _: connection.sendall(struct.pack("i", number)))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
         return int(struct.unpack("i", connection.recv(4, socket.MSG_WAITALL))[0])
 
 
-def serve(address: str, shared: str) -> None:
+def serve(address: str) -> None:
     """Fork a process for every request, until standard input ends."""
     import select
-    from functools import partial
     from importlib import import_module
-    from pathlib import Path
 
     import torch
 
     import export.pipeline
-    from tests.once import make_once, trace_once
+    from tests.once import trace_in_exports
 
     for name in ("cli", "engines.ort", "evaluation.evaluate", "live.watch", "report.scores_page", "scoring.score_file"):
         import_module(f"at_infer.{name}")
     torch.set_num_threads(1)
-    export.pipeline.trace = partial(trace_once, partial(make_once, Path(shared)))  # type: ignore[attr-defined]
+    export.pipeline.trace = trace_in_exports  # type: ignore[attr-defined]
     signal.signal(signal.SIGCHLD, _bury)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)
@@ -147,10 +147,11 @@ def _run(words: list[str], folder: str, environment: dict[str, str]) -> int:
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
-        serve(*sys.argv[2:])
+        serve(sys.argv[2])
     else:
         ended = ask(sys.argv[1], sys.argv[2:])
         if ended < 0:
-            signal.signal(-ended, signal.SIG_DFL)
+            if -ended in FORWARDED:
+                signal.signal(-ended, signal.SIG_DFL)
             os.kill(os.getpid(), -ended)
         os._exit(ended)

@@ -26,6 +26,7 @@ from at_infer.config import PRESETS, ScoreConfig
 from at_infer.models.kinds import file_sha256
 from tests.conftest import Answer, WriteParquet
 from tests.once import Once
+from tests.programs import programs
 from training import data as data_module
 from training.checkpoint import Checkpoint
 
@@ -314,6 +315,8 @@ HELD = """
 import os, sys, time
 from training.resume import TrainingState
 keep = TrainingState.save
+with open(sys.argv[1] + ".pid", "w") as file:
+    file.write(str(os.getpid()))
 def held(self, path, *given):
     keep(self, path, *given)
     while not os.path.exists(sys.argv[1]):
@@ -325,9 +328,9 @@ app(sys.argv[2:])
 
 
 def at_infer(*words: object, held: Path | None = None) -> subprocess.Popen[str]:
-    """Once it has kept a state, a held training waits until that file is there."""
+    """Once it has kept a state, a held training waits until that file is there; one beside it has its process id."""
     program = ["-m", "at_infer"] if held is None else ["-c", HELD, str(held)]
-    command = [sys.executable, *program, *map(str, words)]
+    command = [str(programs() / "python"), *program, *map(str, words)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -354,7 +357,7 @@ def start_and_send(number: signal.Signals, train_file: Path, output: Path) -> tu
     kept = output.with_name("ckpt.resume.pt")
     while not kept.exists() and process.poll() is None:
         time.sleep(0.002)
-    process.send_signal(number)
+    os.kill(int(go.with_name("go.pid").read_text()), number)
     go.touch()
     _, err = process.communicate()
     assert not output.exists(), "the run was not interrupted"
@@ -633,7 +636,8 @@ def test_a_bug_keeps_its_traceback(run_cli: Cli, train_file: Path, out: Path, mo
 
 @pytest.mark.slow
 def test_an_error_of_a_real_process_is_one_line_and_exit_code_1(tmp_path: Path, out: Path) -> None:
-    process = at_infer("train", tmp_path / "no.parquet", "-o", out / "ckpt.pt", *SHORT)
+    command = [sys.executable, "-m", "at_infer", "train", str(tmp_path / "no.parquet"), "-o", str(out / "ckpt.pt")]
+    process = subprocess.Popen([*command, *SHORT], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     stdout, err = process.communicate()
     assert refused(Answer(process.returncode, stdout, err)) == f"{tmp_path}/no.parquet: no such file"
     assert files(out) == []

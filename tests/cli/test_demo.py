@@ -11,13 +11,16 @@ import typer
 from at_infer.cli import app
 from at_infer.cli.demo import steps
 from at_infer.installed import install_extra
-from tests.conftest import Answer
+from tests.conftest import Answer, Trace
 
 Cli = Callable[..., Answer]
 
 
 @pytest.mark.slow
-def test_it_ends_with_a_report_and_three_commands(run_cli: Cli, tmp_path: Path) -> None:
+def test_it_ends_with_a_report_and_three_commands(
+    run_cli: Cli, tmp_path: Path, trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("export.pipeline.trace", trace)  # a model of the default shape, as users have it exported
     folder = tmp_path / "my demo"
     answer = run_cli("demo", "-o", folder, "--quick")
     assert answer.code == 0, answer

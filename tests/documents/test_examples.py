@@ -80,7 +80,7 @@ def ray_job(script: Path, folder: Path, models: Path, warm: Path) -> None:
     (folder / "data").mkdir()
     for k in range(2):
         rows(60, seed=k).write_parquet(folder / "data" / f"{k}.parquet")
-    run_example("bash", script, folder / "data", models / "model.onnx", folder / "scores")
+    run_example("bash", script, folder / "data", models / "model.onnx", folder / "scores", programs=warm)
     assert (folder / "scores.html").is_file()
 
 

@@ -16,6 +16,14 @@ pytest.importorskip("ipykernel")
 pytestmark = [pytest.mark.documents, pytest.mark.filterwarnings("ignore")]  # warnings of the kernel's own modules
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "notebook.ipynb"
 
+QUICK = """
+import sys
+sys.path.insert(0, {root!r})
+import export.pipeline, tests.once
+export.pipeline.trace = tests.once.trace_quickly
+"""
+"""What its kernel does first: exports trace as in other tests."""
+
 
 def outputs(notebook: Any, kind: str) -> list[str]:
     """What its cells show of a kind, such as text/html."""
@@ -29,7 +37,12 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     for cell in notebook.cells:
         cell.source = cell.source.replace("max_steps=150", "max_steps=20")
-    nbclient.NotebookClient(notebook, timeout=900, resources={"metadata": {"path": str(folder)}}).execute()
+    startup = tmp_path_factory.mktemp("ipython") / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "quick.py").write_text(QUICK.format(root=str(NOTEBOOK.parents[1])))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IPYTHONDIR", str(startup.parents[1]))
+        nbclient.NotebookClient(notebook, timeout=900, resources={"metadata": {"path": str(folder)}}).execute()
     return notebook, folder
 
 

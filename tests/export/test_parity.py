@@ -54,8 +54,9 @@ def test_a_faithful_graph_passes_on_every_kind_of_window(traced):
     assert figures["real"]["agreement"]["verdicts_changed"] == 0
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16"])
-@pytest.mark.parametrize("padding", get_args(Padding))
+@pytest.mark.parametrize(
+    ("padding", "precision"), [*((padding, "fp32") for padding in get_args(Padding)), ("circular", "fp16")]
+)
 @pytest.mark.slow
 def test_networks_of_either_padding_pass_and_are_not_mistaken_for_each_other(trace, padding, precision):
     source = checkpoint(score=PLAIN, padding=padding, layers=1)
@@ -69,7 +70,7 @@ def test_networks_of_either_padding_pass_and_are_not_mistaken_for_each_other(tra
         check(model, wrong, precision=precision)
 
 
-NORMALISED = [("reconstruction", "fp32"), ("centred", "fp32"), ("centred", "fp16"), ("calibrated", "fp16")]
+NORMALISED = [("reconstruction", "fp32"), ("centred", "fp32"), ("calibrated", "fp16")]
 
 
 @pytest.mark.slow

@@ -137,7 +137,7 @@ def test_numpy_turns_associations_into_the_fused_graphs_answers(associations, di
     ("dtype", "every_product"), [(torch.float16, False), (torch.float16, True), (torch.bfloat16, False)]
 )
 def test_lower_precision_is_written_into_the_types_and_spares_the_rest(trace, dtype, every_product):
-    source = checkpoint(score=PLAIN)
+    source = checkpoint(score=ScoreConfig(mode="paper"))  # test_parity traces the same
     network = source.network()
     lower_precision(network, dtype, every_product=every_product)
     model = trace(ScoreGraph(network, source.scaler, source.discrepancy, source.score, source.normal), OUTPUTS)

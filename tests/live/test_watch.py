@@ -26,6 +26,7 @@ from at_infer.scoring.options import ScoreOptions
 from tests.checkpoints import WINDOW, checkpoint
 from tests.conftest import Answer
 from tests.first_column import FirstColumn, N
+from tests.programs import programs
 from tests.scored import COLUMNS, rows
 
 # The loop, in this process
@@ -324,7 +325,7 @@ def json_lines(frame: pl.DataFrame) -> str:
 
 def command(engine: Path, *words: object) -> list[str]:
     watch = ["watch", "--engine", engine, "--threads", 1, "--series-column", "s", "--time-column", "t", *words]
-    return [sys.executable, "-m", "at_infer", *map(str, watch)]
+    return [str(programs() / "at-infer"), *map(str, watch)]
 
 
 def watched(engine: Path, text: str | bytes, *words: object) -> Answer:
@@ -376,7 +377,7 @@ def test_scores_equal_those_of_the_file_scored_as_a_live_system_would(models, ta
 @pytest.mark.slow
 def test_time_and_series_columns_of_the_training_are_expected_unless_told_otherwise(edited, table):
     engine = edited(time_column="t", series_column="s")
-    base = [sys.executable, "-m", "at_infer", "watch", "--engine", str(engine), "--threads", "1"]
+    base = [str(programs() / "at-infer"), "watch", "--engine", str(engine), "--threads", "1"]
     text = json_lines(table.head(4)).encode()
     done = subprocess.run(base, input=text, capture_output=True, check=True)
     assert [list(one) for one in parsed(done.stdout.decode())] == [["row", "s", "t", "score", "is_anomaly"]] * 4
@@ -589,8 +590,9 @@ def test_options_that_cannot_work_are_one_line(run_cli, models, tmp_path, monkey
 
 @pytest.mark.slow
 def test_a_closed_stdin_is_one_line(models):
+    _, *words = command(models / "model.onnx")
     done = subprocess.run(
-        ["sh", "-c", 'exec "$@" <&-', "sh", *command(models / "model.onnx")],
+        ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "at_infer", *words],
         capture_output=True,
         text=True,
         check=False,

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -11,13 +10,14 @@ import polars as pl
 import pytest
 
 from at_infer.models.spacing import Spacing
+from tests.programs import programs
 from tests.scored import COLUMNS, Edit, Score, rows
 
 pytestmark = pytest.mark.slow
 
 
 def watched(engine: Path, lines: list[str], *words: object) -> tuple[list[dict[str, object]], str]:
-    command = [sys.executable, "-m", "at_infer", "watch", "--engine", engine, "--threads", 1, "--batch-size", 1, *words]
+    command = [programs() / "at-infer", "watch", "--engine", engine, "--threads", 1, "--batch-size", 1, *words]
     text = "".join(f"{line}\n" for line in lines)
     done = subprocess.run(list(map(str, command)), input=text, capture_output=True, check=True, text=True)
     return [json.loads(line) for line in done.stdout.splitlines()], done.stderr

@@ -1,6 +1,6 @@
 """Reports in a real browser, opened from disk with the network off: what a person sees, clicks and types."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +189,8 @@ ODD_SCORES: dict[str, list[float | None]] = {
     "constant and above": [0.7] * 300,
     "one score": [None] * 150 + [0.9] + [None] * 149,
     "huge": [3e38, 1e-38] * 150,
+    "huge and zero": [0.0, 3e38],
+    "negative": [-3.0, -0.1, 2.0],
 }
 
 
@@ -201,20 +203,28 @@ def test_real_clicks_drags_and_double_clicks_anywhere_in_the_charts_raise_no_err
 
 
 @pytest.mark.parametrize("name", ODD_SCORES)
-def test_real_clicks_in_charts_of_odd_scores_raise_no_error(browser: Browser, tmp_path: Path, name: str) -> None:
+def test_odd_scores_are_shown_and_real_clicks_in_their_charts_raise_no_error(
+    browser: Browser, tmp_path: Path, name: str
+) -> None:
     scores = ODD_SCORES[name]
-    path = write_scores(tmp_path / "s.parquet", {"time": minutes(len(scores)), "score": scores})
+    when = {"row": np.arange(len(scores))} if len(scores) < 4 else {"time": minutes(len(scores))}
+    path = write_scores(tmp_path / "s.parquet", {**when, "score": scores})
     write_report(path, "-o", tmp_path / "r.html")
     browser.open(tmp_path / "r.html")
-    click_everywhere(browser)
+    flagged = sum(score is not None and score > 0.5 for score in scores)
+    assert browser.number("#value-rows") == flagged
+    assert browser.text("#headline").startswith("Nothing") == (flagged == 0)
+    click_everywhere(browser, (0.0, 0.999))
+    browser.find("#threshold").send_keys("\ue012")
 
 
-def click_everywhere(browser: Browser) -> None:
-    """Click, double-click and drag at the edges and in the middle of each chart: beyond its end, and back."""
-    for over in browser.all(".u-over"):
+def click_everywhere(browser: Browser, shares: Sequence[float] = (0.0, 0.5, 0.999)) -> None:
+    """Click, double-click and drag at these places of a chart of each kind: beyond its end, and back."""
+    charts = browser.all(".u-over")  # all scores, those of a segment, and its features, which are drawn alike
+    for over in [*charts[:2], *charts[2:][-1:]]:
         browser.run("arguments[0].scrollIntoView({block: 'center'})", over)
         box = browser.run("const b = arguments[0].getBoundingClientRect(); return [b.x, b.y, b.width, b.height]", over)
-        for share in (0.0, 0.5, 0.999):
+        for share in shares:
             at = {"x": box[0] + share * box[2], "y": box[1] + share * box[3], "button": "left"}
             for count in (1, 2):
                 for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
@@ -393,17 +403,6 @@ def test_a_phone_shows_peak_and_cause_of_a_segment_without_scrolling_sideways(
         }
         assert columns <= shown_columns, boxes
         assert shown_columns >= {"Start", "End", "Rows"}
-
-
-@pytest.mark.parametrize("score", [[0.7], [0.2] * 9, [None, None], [0.5] * 40, [-3.0, -0.1, 2.0], [0.0, 3e38]])
-def test_odd_scores_open_without_errors(browser: Browser, tmp_path: Path, score: list[float | None]) -> None:
-    path = write_scores(tmp_path / "s.parquet", {"row": np.arange(len(score)), "score": score})
-    write_report(path, "-o", tmp_path / "r.html")
-    browser.open(tmp_path / "r.html")
-    flagged = sum(s is not None and s > 0.5 for s in score)
-    assert browser.number("#value-rows") == flagged
-    assert browser.text("#headline").startswith("Nothing" if not flagged else "1 incident")
-    browser.find("#threshold").send_keys("\ue012")
 
 
 def test_training_is_shown(browser: Browser, tmp_path: Path) -> None:

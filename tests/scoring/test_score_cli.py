@@ -5,7 +5,6 @@ import os
 import pty
 import random
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from tests.checkpoints import checkpoint
 from tests.conftest import Answer, WriteParquet
 from tests.engines.test_plan import write_plan
 from tests.once import Once
+from tests.programs import programs
 from tests.scored import files, rows, variant
 
 Cli = Callable[..., Answer]
@@ -57,9 +57,10 @@ def refused(answer: Answer) -> str:
     return answer.err.removeprefix("error: ").rstrip("\n")
 
 
-def start(*words: object, patch: str = SMALL, **options: Any) -> subprocess.Popen[str]:
-    """A process of its own, with small parts."""
-    command = [sys.executable, "-c", f"{patch}\nfrom at_infer.cli import app\napp()", "score", *map(str, words)]
+def start(*words: object, patch: str = SMALL, fresh: bool = False, **options: Any) -> subprocess.Popen[str]:
+    """A process of its own, with small parts; if anything about its start matters, a fresh one."""
+    python = sys.executable if fresh or options else str(programs() / "python")
+    command = [python, "-c", f"{patch}\nfrom at_infer.cli import app\napp()", "score", *map(str, words)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
@@ -156,7 +157,8 @@ def test_a_terminal_gets_a_progress_bar_and_a_log_file_does_not(models: Path, da
 def test_scoring_loads_neither_torch_nor_onnx(models: Path, data: Path, out: Path) -> None:
     heavy = {"torch", "onnx", "onnxscript", "training", "export", "pandas", "pyarrow", "ray", "tensorrt"}
     report = f"import sys, atexit\natexit.register(lambda: print('loaded:', sorted({heavy!r} & set(sys.modules))))"
-    answer = finished(start(data, "--engine", models / "model.onnx", "-o", out / "s.parquet", patch=report))
+    words = [data, "--engine", models / "model.onnx", "-o", out / "s.parquet"]
+    answer = finished(start(*words, patch=report, fresh=True))
     assert answer.code == 0
     assert answer.out.splitlines()[-1] == "loaded: []"
 
@@ -182,9 +184,11 @@ def long_run(plain_models: Path, once: Once) -> tuple[list[object], Path]:
 
 
 def held(calls: int, go: Path) -> str:
-    """A patch that lets the engine answer so often and then wait, until there is a file `go`."""
+    """A patch that lets the engine answer so often and then wait, until there is a file `go`; `go.pid` has its id."""
     return f"""{SMALL}
 import os, time
+with open({f"{go}.pid"!r}, "w") as file:
+    file.write(str(os.getpid()))
 from at_infer.engines.ort import OnnxEngine
 real, left = OnnxEngine.run, [{calls}]
 def run(self, windows):
@@ -194,6 +198,11 @@ def run(self, windows):
     return real(self, windows)
 OnnxEngine.run = run
 """
+
+
+def send(number: signal.Signals, go: Path) -> None:
+    """A signal to the program itself: who started it may only have asked for it."""
+    os.kill(int(go.with_name(f"{go.name}.pid").read_text()), number)
 
 
 def wait_for_parts(process: subprocess.Popen[str], out: Path, count: int) -> None:
@@ -211,9 +220,9 @@ def test_a_run_that_was_killed_has_the_same_incidents_to_the_last_byte(
     whole = run_cli("score", *words, "-o", tmp_path / "scores.parquet", "--incidents", tmp_path / name)
     assert whole.code == 0, whole.err
     words += ["-o", out / "scores.parquet", "--incidents", out / name, "--resume"]
-    process = start(*words, patch=held(100, out / "never"))
+    process = start(*words, patch=held(100, out.parent / "never"))
     wait_for_parts(process, out, 3)
-    process.kill()
+    send(signal.SIGKILL, out.parent / "never")
     assert finished(process).code == -signal.SIGKILL
     assert not (out / name).exists()
     answer = run_cli("score", *words, "--json")
@@ -231,11 +240,11 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_file(
     words, whole = long_run
     chance, parts = random.Random(0), 0
     for _ in range(3):
-        patch = held(100, out / "never")
+        patch = held(100, out.parent / "never")
         process = start(*words, "-o", out / "scores.parquet", "--resume", patch=patch)
         wait_for_parts(process, out, parts + chance.randint(1, 6))
         time.sleep(chance.uniform(0, 0.02))
-        process.kill()
+        send(signal.SIGKILL, out.parent / "never")
         assert finished(process).code == -signal.SIGKILL
         assert not (out / "scores.parquet").exists()
         parts = len(list((out / PARTS).glob("*.parquet")))
@@ -294,9 +303,9 @@ def test_an_interrupted_run_says_what_is_kept_and_goes_on_from_there(
     number: signal.Signals, run_cli: Cli, long_run: tuple[list[object], Path], out: Path
 ) -> None:
     words, whole = long_run
-    process = start(*words, "-o", out / "scores.parquet", patch=held(100, out / "never"))
+    process = start(*words, "-o", out / "scores.parquet", patch=held(100, out.parent / "never"))
     wait_for_parts(process, out, 2)
-    process.send_signal(number)
+    send(number, out.parent / "never")
     answer = finished(process)
     assert (answer.code, answer.out) == (130, "")
     told = re.fullmatch(
@@ -385,12 +394,9 @@ def test_a_full_disk_is_one_line_and_the_run_resumable(
     run_cli: Cli, long_run: tuple[list[object], Path], out: Path, limit: int, part_rows: int, message: str
 ) -> None:
     words, whole = long_run
-
-    def fill_up() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    patch = f"{SMALL}\nat_infer.scoring.score_file.PART_ROWS = {part_rows}"
-    answer = finished(start(*words, "-o", out / "scores.parquet", patch=patch, preexec_fn=fill_up))
+    patch = f"{SMALL}\nat_infer.scoring.score_file.PART_ROWS = {part_rows}\n"
+    patch += f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))"
+    answer = finished(start(*words, "-o", out / "scores.parquet", patch=patch))
     found = refused(answer)
     assert re.fullmatch(message, found), found
     assert files(out) == ({PARTS} if "kept" in message else set())
