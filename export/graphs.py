@@ -72,7 +72,7 @@ class ScoreGraph(nn.Module):
         x_hat, associations = self.network(x)
         found: dict[Output, Tensor] = {"reconstruction": x_hat}
         if "last" in self.outputs:
-            found["last"] = x_hat[:, -1] if self.last is None else self.last(self.network.embedding(x))
+            found["last"] = x_hat[:, -1] if self.last is None else self.last(x)
         if "shape" in self.outputs:
             residual = x - x_hat
             found["shape"] = residual - self.mean(residual)

@@ -1,7 +1,9 @@
 """The reconstruction of a window's last row alone, which is all that live scoring needs of a network of one layer.
 
-One query needs no keys and values of the other rows: with h_j the rows, q . W_K h_j = (W_K^T q) . h_j, and the sum of
-s_j W_V h_j is W_V times the sum of s_j h_j. What is left of the attention are two products with the rows themselves.
+One query needs neither keys and values nor embeddings of the other rows. With h_j = E x_j + p_j an embedded row, x_j
+its values beside those of its neighbours and p_j its position, q . W_K h_j = (E^T W_K^T q) . x_j + (W_K^T q) . p_j,
+and the sum of s_j W_V h_j is W_V E times the sum of s_j x_j, plus W_V times the sum of s_j p_j. What is left of the
+attention are two products with the values themselves; all else is done once for each window.
 """
 
 import math
@@ -20,12 +22,12 @@ def fits(config: ModelConfig) -> bool:
 
 
 class LastRow(nn.Module):
-    """The last layer of a folded network, and what follows it."""
+    """A folded network of one layer, but for the scaler."""
 
     @torch.no_grad()
     def __init__(self, network: AnomalyTransformer) -> None:
         super().__init__()
-        layer = network.layers[-1]
+        layer, embedding = network.layers[-1], network.embedding
         assert isinstance(layer, Layer)
         project, out = layer.attention.project, layer.attention.out
         assert isinstance(project, Projections)
@@ -35,18 +37,24 @@ class LastRow(nn.Module):
         )  # (H,D/H,D)
         b_q = project.q.bias.double().unflatten(0, (self.heads, -1))
         w_o = out.weight.double().unflatten(1, (self.heads, -1))  # (D,H,D/H)
-        scale = math.sqrt(self.heads / width)
-        asks = torch.einsum("hej,hei->hji", w_k, w_q).flatten(0, 1) * scale
-        bias = torch.einsum("hej,he->hj", w_k, b_q).flatten() * scale
+        position = embedding.position.double()  # (N,D)
+        rows = torch.cat((embedding.token.weight.double().T, position))  # (3F+N,D): what makes an embedded row
+        self.values, scale = embedding.token.in_features, math.sqrt(self.heads / width)
+        asks = torch.einsum("cj,hej,hei->hci", rows, w_k, w_q).flatten(0, 1) * scale
+        bias = torch.einsum("cj,hej,he->hc", rows, w_k, b_q).flatten() * scale
+        self.token = linear(embedding.token.weight, position[-1].float())
         self.query = linear(asks.float(), bias.float())
-        self.out = linear(torch.einsum("ohe,hei->ohi", w_o, w_v).flatten(1).float(), out.bias)
+        self.out = linear(torch.einsum("ohe,hei,ci->ohc", w_o, w_v, rows).flatten(1).float(), out.bias)
         self.layer, self.norm, self.projection = layer, network.norm, network.projection
 
-    def forward(self, rows: Tensor) -> Tensor:
-        """Rows of windows as they enter the layer (B,N,D) -> reconstruction of the last one (B,F)."""
-        last = rows[:, -1]
-        asked = self.query(last).unflatten(-1, (self.heads, -1))  # (B,H,D)
-        series = torch.softmax(asked @ rows.transpose(1, 2), dim=-1)  # (B,H,N)
-        z = self.layer.norm1(last + self.out((series @ rows).flatten(1)))
+    def forward(self, x: Tensor) -> Tensor:
+        """Scaled windows (B,N,F) -> reconstruction of the last row (B,F)."""
+        before, after = torch.cat((x[:, :1], x[:, :-1]), dim=1), torch.cat((x[:, 1:], x[:, -1:]), dim=1)
+        values = torch.cat((before, x, after), dim=-1)  # (B,N,3F)
+        last = self.token(values[:, -1])
+        asked, of_position = self.query(last).unflatten(-1, (self.heads, -1)).tensor_split((self.values,), dim=-1)
+        series = torch.softmax(asked @ values.transpose(1, 2) + of_position, dim=-1)  # (B,H,N)
+        seen = torch.cat((series @ values, series), dim=-1)  # (B,H,3F+N)
+        z = self.layer.norm1(last + self.out(seen.flatten(1)))
         found: Tensor = self.projection(self.norm(self.layer.norm2(z + self.layer.feed_forward(z))))
         return found

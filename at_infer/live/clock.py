@@ -2,11 +2,8 @@
 
 from datetime import datetime
 
-import numpy as np
-
 from at_infer.errors import DataError
 from at_infer.live.times import Moment, Time, check_order, moment, seconds
-from at_infer.models.spacing import Times
 from at_infer.scoring.scorer import Scorer
 from at_infer.tables.clock import seconds_of
 from at_infer.tables.columns import BadTime
@@ -34,13 +31,13 @@ class StreamClock:
             check_order(last[0], now, last[1], written)
         return now, written
 
-    def number(self, time: tuple[Moment, Time] | None, notes: list[str]) -> Times | None:
+    def number(self, time: tuple[Moment, Time] | None, notes: list[str]) -> float | None:
         """For the season and for gaps; None if it tells nothing of them, which is noted once."""
         if self.clock is None or time is None:
             return None
         value = time[0].value
         if isinstance(value, datetime) is (self.clock == "date"):
-            return np.array([seconds_of(value) if isinstance(value, datetime) else value], np.float64)
+            return seconds_of(value) if isinstance(value, datetime) else float(value)
         if not self.is_told:
             self.is_told = True
             usual = "dates and times" if self.clock == "date" else "numbers"

@@ -56,9 +56,10 @@ class Pushed:
     channels: Floats
     """(n,C) of the scoring core: the score, and with `explain` what `reasons` makes of the others."""
     ended: dict[int, range] = field(default_factory=dict)
-    """Rows that found a gap in time before them: entries beyond those of the rows themselves, final because of it."""
+    """Rows that found a gap in time before them, or overflowed: entries beyond those of the rows themselves, final
+    because of it."""
     taken: dict[SeriesName, Taken] = field(default_factory=dict)
-    """By series."""
+    """By series; without single rows that continue a series, if features may not be missing."""
     given_tags: Sequence[Any] = ()
     """Of the rows themselves."""
     missing: Bools | None = None

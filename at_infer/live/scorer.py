@@ -120,14 +120,15 @@ class StreamScorer:
         pushed = Pushed(channels[:, 0], np.zeros(count, np.bool_), [None] * count, channels)
         pushed.given_tags = range(count) if tags is None else tags
         pushed.missing = np.isnan(values) if self.scorer.masks else None
-        self._refuse_values(values, pushed.refused)
-        batch = StreamBatch(self.core, values, pushed, self.scorer.delay)
+        complete = self._refuse_values(values, pushed.refused)
+        batch = StreamBatch(self.core, values, pushed, self.scorer.delay, complete=complete)
+        refused, given = pushed.refused, pushed.given_tags
         for i, name in enumerate(names):
-            if i in pushed.refused:
+            if i in refused:
                 continue
             known = self._enter(i, name, None if times is None else times[i], pushed)
             if known is not None:
-                known.waiting.append(pushed.given_tags[i])
+                known.waiting.append(given[i])
                 batch.add(i, name, known, self.clock.number(known.time, pushed.notes))
         batch.score()
         pushed.is_anomaly = self.scorer.verdict(pushed.score)
@@ -178,20 +179,19 @@ class StreamScorer:
             raise DataError(f"rows: have shape {list(values.shape)}, the model takes (n, {features})")
         return values
 
-    def _refuse_values(self, values: Floats, refused: dict[int, str]) -> None:
-        """Infinities never fit, gaps only if the model has a way to fill them."""
+    def _refuse_values(self, values: Floats, refused: dict[int, str]) -> bool:
+        """Infinities never fit, gaps only if the model has a way to fill them; are there none of both?"""
         if np.isfinite(values).all():
-            return
+            return True
         if self.scorer.masks:
             unusable = np.isinf(values) | np.isnan(values).all(axis=1, keepdims=True)
         else:
             unusable = ~np.isfinite(values) if self.metadata.fill == "error" else np.isinf(values)
-        if not unusable.any():
-            return
         for i in np.flatnonzero(unusable.any(axis=1)).tolist():
             j = int(np.flatnonzero(unusable[i])[0])
             what = "has no value" if np.isnan(values[i, j]) else "is infinite, or too large for float32"
             refused[i] = f"column {self.metadata.columns[j]!r} {what}"
+        return False
 
     def _enter(self, i: int, name: SeriesName, time: Time | None, pushed: Pushed) -> LiveSeries | None:
         """The series of row `i`, now the one most recently seen; None if its time does not fit."""

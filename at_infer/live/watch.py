@@ -15,6 +15,7 @@ from at_infer.errors import ConfigError, DataError, OutputError
 from at_infer.incidents.defaults import rules_of_scorer
 from at_infer.incidents.incident import plain_time
 from at_infer.incidents.tracker import Event
+from at_infer.live.bad_lines import BadLines
 from at_infer.live.grid import LiveGrid
 from at_infer.live.incidents import LiveIncidents
 from at_infer.live.kept import Kept
@@ -85,6 +86,7 @@ class Watch:
         self.lines_read = 0
         """Number of the last line that was a row."""
         self.pending = Pending.of(stream)
+        self.bad_lines = BadLines(lines.name, say)
         self._saved_at = time.monotonic()
         names = [key for key in (reader.series_column, reader.time_column) if key is not None]
         self._head = '{"row":%d' + "".join(f",{_json(name).replace('%', '%%')}:%s" for name in names)
@@ -99,6 +101,7 @@ class Watch:
                     ended = True
                     break
                 self._take(block)
+                self.bad_lines.report()
                 if self.pending.rows and time.monotonic() >= self.pending.since + self.max_delay_s:
                     self._score()
                 if self.reloader is not None and self.reloader.is_due():
@@ -120,6 +123,8 @@ class Watch:
         except BrokenPipeError:
             self.save()
             raise
+        finally:
+            self.bad_lines.report(now=True)
         self.save()
 
     def save(self) -> None:
@@ -291,7 +296,7 @@ class Watch:
 
     def _bad(self, line: int, what: str) -> None:
         self.tally.bad_lines += 1
-        self.say(f"{self.lines.name}: line {line}: {what}; the line is skipped")
+        self.bad_lines.add(line, what)
 
     def _changed(self, error: MissingColumnError) -> str:
         """A column that is missing was there before, if the series is known."""

@@ -115,6 +115,8 @@ class _WithErrors:
         with np.errstate(over="ignore"):
             return np.concatenate([scores, np.minimum(np.square(ready), LARGEST)], axis=1)
 
+    is_steady = False
+
     def remember(self) -> dict[str, Any]:
         raise NotImplementedError
 

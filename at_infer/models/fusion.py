@@ -14,18 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from at_infer.config import Level, ScoreConfig
-from at_infer.models.statistics import ViewScale, ViewStatistics
-from at_infer.models.views import ACTIVITY, FLOOR, VIEWS, MovingMeans, SeriesViews, View
+from at_infer.models.blame import ACTIVITIES, EPSILON, explain
+from at_infer.models.statistics import ViewStatistics
+from at_infer.models.view_units import Normalised
+from at_infer.models.views import ACTIVITY, VIEWS, MovingMeans, SeriesViews
 from at_infer.models.views import lookback as views_lookback
 
 Floats = NDArray[np.float32]
 
 WIDTHS = (25, 50)
 """Rows that the views are averaged over."""
-STD_FLOOR = 0.1
-ACTIVITIES: tuple[View, ...] = ("activity next", "activity ahead")
-STUCK = len(VIEWS)
-"""Number of a view that activity becomes where it is below normal."""
 LABELS = ("shape", "next row", "rows ahead", "burst", "burst", "level", "stuck")
 """Name of a cause, by the number of its view."""
 ACTIVITY_VIEWS = slice(VIEWS.index(ACTIVITIES[0]), VIEWS.index(ACTIVITIES[-1]) + 1)
@@ -33,7 +31,6 @@ ACTIVITY_AHEAD = ACTIVITY - 1 - ACTIVITY // 2
 """Rows behind a row that its activity depends on, in whole windows."""
 BLOCK_ROWS = 1000
 """Rows that are worked on at once: what belongs to them fits into the cache of a core."""
-EPSILON = np.float32(1e-8)
 LARGEST = np.float32(1e30)
 
 
@@ -55,41 +52,6 @@ def lookahead(*, causal: bool, delay: int = 0) -> int:
 def smoothing(*, causal: bool, delay: int = 0) -> list[tuple[int, int]]:
     """Rows before and behind a row that each width averages over; a causal score looks ahead by `delay` at most."""
     return [(width // 2, min(delay, (width - 1) // 2) if causal else (width - 1) // 2) for width in WIDTHS]
-
-
-def views_of(level: Level) -> tuple[View, ...]:
-    """The views that count."""
-    return tuple(view for view in VIEWS if view != "level" or level != "ignore")
-
-
-class Normalised:
-    """Signed views (...,F,V,n) -> deviations in units of validation statistics (...,F,V,n)."""
-
-    def __init__(self, known: ViewScale, level: Level) -> None:
-        names = ["fixed level" if view == "level" and level == "fixed" else view for view in views_of(level)]
-        zeros = [0.0] * len(known.spread["shape"])
-        centre = np.stack([known.centre.get(name, zeros) for name in names], axis=1)
-        spread = np.stack([known.spread[name] for name in names], axis=1)
-        self.centre: Floats = centre.astype(np.float32)[..., None]
-        self.weight: Floats = (1 / spread).astype(np.float32)[..., None]
-
-    def __call__(self, views: Floats) -> Floats:
-        """Each has a mean square of about 1 on validation rows."""
-        found: Floats = views[..., : self.centre.shape[1], :] - self.centre
-        found *= self.weight
-        return found
-
-
-def measure_views(views: Floats, residuals: Floats) -> ViewScale:
-    """Statistics of views (F,V,n) of validation rows, the level against its recent past, and of residuals (F,n)."""
-    found: dict[str, Floats] = dict(zip([*VIEWS, "fixed level"], [*views.swapaxes(0, 1), residuals], strict=True))
-    activities = [name for name in found if name.startswith("activity")]
-    centre = {name: found[name].mean(axis=1, dtype=np.float64).tolist() for name in activities}
-    squares = {name: np.square(part).mean(axis=1, dtype=np.float64) for name, part in found.items()}
-    spread = {name: np.sqrt(square + FLOOR).tolist() for name, square in squares.items()}
-    for name in activities:
-        spread[name] = np.maximum(found[name].std(axis=1, dtype=np.float64), STD_FLOOR).tolist()
-    return ViewScale(centre=centre, spread=spread)
 
 
 class Lender(Protocol):
@@ -230,7 +192,7 @@ class Fusion:
             return True
         level = self.views.level
         begun = self.causal and self.means.seen >= STEADY_ROWS
-        return begun and not (self.explain or self.mask or self.onset) and (level is None or level.early is None)
+        return begun and not (self.mask or self.onset) and (level is None or level.early is None)
 
     def _advance(self, rows: Floats, *, end: bool) -> Floats:
         """The next rows (n,3F), in blocks that fit into the cache -> rows (m,C) that are final."""
@@ -280,12 +242,8 @@ class Fusion:
         score, logs = self._fuse(roots)
         found = [score]
         if self.explain:
-            share, view = blame([root.transpose(2, 1, 0) for root in roots], logs.reshape(len(roots), count, -1))
-            low = means[0][:, count : count + len(ACTIVITIES)].transpose(2, 1, 0) < 0
-            for number, name in enumerate(ACTIVITIES):
-                at = VIEWS.index(name)
-                view = np.where((view == at) & low[:, number], np.float32(STUCK), view)
-            found += [share * score, view]
+            signs = means[0][:, count : count + len(ACTIVITIES)].transpose(2, 1, 0)
+            found += explain([root.transpose(2, 1, 0) for root in roots], logs, signs, score)
         if self.onset:
             found.append(self._fuse(roots_of_past)[0])
         return np.concatenate(found, axis=1) if len(found) > 1 else score
@@ -336,20 +294,6 @@ def fuse_windows(rows: Floats, known: ViewStatistics, score: ScoreConfig) -> Flo
     series = (Fusion(known, score, causal=False) for _ in rows)
     scored = [np.concatenate([one.add(window), one.end()])[:, 0] for one, window in zip(series, rows, strict=True)]
     return np.stack(scored)
-
-
-def blame(roots: list[Floats], parts: Floats) -> tuple[Floats, Floats]:
-    """Roots of mean squares (n,V,F), one array per width, and logarithms of the parts (W,V,n) -> two arrays (n,F).
-
-    A part counts by how far it is above normal, a feature by its share of the part. Returns for each feature its share
-    of the whole, and the number of the view that shows it most.
-    """
-    roots = [np.ascontiguousarray(root) for root in roots]  # so that numpy adds up in one order
-    shares = np.stack([root / (root.sum(axis=2, keepdims=True) + EPSILON) for root in roots])  # (W,n,V,F)
-    weighted = (np.maximum(parts, EPSILON).swapaxes(1, 2)[..., None] * shares).sum(axis=0)  # (n,V,F)
-    features = weighted.sum(axis=1)
-    features /= np.maximum(features.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    return features, weighted.argmax(axis=1).astype(np.float32)
 
 
 def _runs(rows: Floats) -> Iterator[tuple[Floats, bool]]:

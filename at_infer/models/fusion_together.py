@@ -14,7 +14,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from at_infer.models.fusion import LARGEST, WIDTHS, Floats, Fusion, fuse_parts
+from at_infer.models.blame import ACTIVITIES, explain
+from at_infer.models.fusion import ACTIVITY_VIEWS, LARGEST, WIDTHS, Floats, Fusion, fuse_parts
 from at_infer.models.running_sums import PHASES, Columns, Operation, RunningSums
 from at_infer.models.views import ACTIVITY_AT, AHEAD, FLOOR, LEVEL_STEP, NEXT, NEXT_AT, VIEWS, MovingMeans
 
@@ -45,18 +46,18 @@ class Together:
             if single and np.isnan(np.concatenate([parts[i] for i in single]).min()):
                 single = [i for i in single if not np.isnan(parts[i].min())]
             if single:
-                scores = self._step([fusions[i] for i in single], np.concatenate([parts[i] for i in single]))
-                found = dict(zip(single, scores, strict=True))
+                scores = self.step([fusions[i] for i in single], np.concatenate([parts[i] for i in single]))
+                found = dict(zip(single, scores[:, None], strict=True))
         return [found[i] if i in found else self._add(fusions[i], part) for i, part in enumerate(parts)]
 
     def _add(self, fusion: Fusion, rows: Floats) -> Floats:
         if not (0 < len(rows) <= FEW_ROWS and fusion.is_steady) or np.isnan(rows.min()):
             return fusion.add(rows)
-        found = [self._step([fusion], rows[i : i + 1])[0] for i in range(len(rows))]
+        found = [self.step([fusion], rows[i : i + 1]) for i in range(len(rows))]
         return found[0] if len(found) == 1 else np.concatenate(found)
 
-    def _step(self, fusions: Sequence[Fusion], rows: Floats) -> Floats:
-        """One row of each -> (S,1,1)."""
+    def step(self, fusions: Sequence[Fusion], rows: Floats) -> Floats:
+        """The next row (S,3F) or (S,2F) of each of some series that are steady -> (S,C); none is NaN."""
         if self.steady is None:
             self.steady = Steady(fusions[0])
         for fusion in fusions:
@@ -84,8 +85,9 @@ class Steady:
         residuals = [] if views.residuals is None else [Columns(1, views.residuals.spans)]
         self.inner = RunningSums([*residuals, Columns(2, views.means.spans)])
         """Of residuals and of squared errors of prediction."""
-        self.outer = RunningSums([Columns(self.count, like.means.spans)])
-        """Of squared deviations."""
+        self.explain = like.explain
+        self.outer = RunningSums([Columns(self.count + (len(ACTIVITIES) if like.explain else 0), like.means.spans)])
+        """Of squared deviations, and of signed ones of activity if scores are explained."""
         self.rings: dict[Ring, tuple[int, int]] = {(None, 0, 0): (1, PAST)}
         """Where each begins in the memory of a series, behind the recent level, and its length."""
         self.rows = 1 + PAST
@@ -188,7 +190,7 @@ class Steady:
         self.free += range(after - 1, before - 1, -1)
 
     def step(self, fusions: Sequence[Fusion], rows: Floats) -> Floats:
-        """The next row (S,3F) or (S,2F) of each of some series -> scores (S,1,1)."""
+        """The next row (S,3F) or (S,2F) of each of some series -> rows (S,C)."""
         work = self.work.get(len(rows))
         if work is None:
             work = self.work[len(rows)] = _Work(self, len(rows))
@@ -210,7 +212,11 @@ class Steady:
                 work.level[i] = self.memory[fusion.place * self.rows] = level.step(work.residual[i])
         run(work.behind_level)
         self.memory[work.writes] = work.new
-        return fuse_parts(work.parts, self.unit)[0][:, None]
+        score, logs = fuse_parts(work.parts, self.unit)
+        if not self.explain:
+            return score
+        roots, activity = ([part.swapaxes(0, 1) for part in parts] for parts in (work.roots, work.activity[:1]))
+        return np.concatenate([score, *explain(roots, logs, activity[0], score)], axis=1)
 
 
 class _Work:
@@ -242,16 +248,20 @@ class _Work:
             (np.add, (activity, FLOOR, activity)),
             (np.log, (activity, views[ACTIVITY_AT:-1])),
         ]
-        squares, roots = outer[: steady.count], room(len(WIDTHS), steady.count)
-        total = np.empty_like(roots)
+        squares, signed, means = outer[: steady.count], [], room(len(WIDTHS), steady.outer.groups[0].size)
+        if steady.explain:
+            signed = [(np.positive, (squares[ACTIVITY_VIEWS], outer[steady.count : means.shape[1]]))]
+        self.roots, self.activity = roots, _ = means[:, : steady.count], means[:, steady.count :]
+        total = np.empty(roots.shape, np.float32)
         self.parts = np.empty((len(WIDTHS) * steady.count, series), np.float32)
         self.behind_level: list[Operation] = [
             (np.subtract, (self.residual, self.level, views[-1])),
             (np.subtract, (views[: steady.count], steady.centre, squares)),
             (np.multiply, (squares, steady.weight, squares)),
+            *signed,
             (np.square, (squares, squares)),
             (partial(np.minimum, out=squares), (squares, LARGEST)),
-            *steady.outer.prepare(self.known[steady.known[1]], outer, [[*roots]]),
+            *steady.outer.prepare(self.known[steady.known[1]], outer, [[*means]]),
             (np.sqrt, (roots, roots)),
             (np.add.accumulate, (roots, -1, None, total)),  # feature by feature
             (np.divide, (total[..., -1].reshape(self.parts.shape), np.float32(steady.features), self.parts)),

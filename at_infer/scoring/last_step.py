@@ -22,6 +22,7 @@ class LastStep(TypedDict):
     channels: int
     finish: Callable[[], Finisher]
     add_together: Callable[[Sequence[Any], Sequence[Floats]], list[Floats]]
+    step_together: Callable[[Sequence[Any], Floats], Floats] | None
     reach: tuple[int, int]
     grid: int
 
@@ -34,8 +35,10 @@ def last_step(known: Metadata, config: ScoreConfig, options: ScoreOptions, delay
     if config.mode == "fusion":
         views = view_statistics(known)
         _, ahead = split_delay(known.model, config.mode, delay)
+        together = Together()
         return LastStep(
-            add_together=Together().add,
+            add_together=together.add,
+            step_together=together.step,
             window_channels=(3 - needs_live_rows(known, config, options) + mask) * features,
             channels=1 + (2 * features if explain else 0) + onset,
             finish=lambda: fusion.Fusion(
@@ -50,6 +53,7 @@ def last_step(known: Metadata, config: ScoreConfig, options: ScoreOptions, delay
     channels, smooth = 1 + features if explain else 1, config.smooth  # the error of every feature
     return LastStep(
         add_together=add_one_by_one,
+        step_together=None,
         window_channels=channels,
         channels=channels + onset,
         finish=lambda: MovingMean(smooth, causal=causal, onset=onset),

@@ -26,6 +26,7 @@ from at_infer.scoring.series import (
     short_series_message,
 )
 from at_infer.scoring.settings import RowSettings
+from at_infer.scoring.single_rows import SingleRows
 from at_infer.scoring.windows import Floats, Starts
 
 ScoreWindows = Callable[[Floats], Floats]
@@ -59,6 +60,8 @@ class RowScorer:
         shape = (batch_size, self.layout.window, self.width)
         self.batches = BatchQueue(self._scored, self._merge, shape, workers=workers, lanes=lanes)
         self.counts = ScoringCounts()
+        self.single = SingleRows.of(self, batch_size)
+        """A faster way for single rows of series that are under way, if there is one."""
         self.ready: list[ScoredRows] = []
 
     def start(self, name: str = "", *, last: Floats | None = None) -> SeriesState:
@@ -227,7 +230,7 @@ class RowScorer:
             for item in batch.work:
                 match item:
                     case Stretch():
-                        self._add(merged)
+                        self.finish(merged)
                         self._emit(item, item.finisher.add(item.merger.end(item.rows)))
                         self._emit(item, item.finisher.end())
                     case Until(stretch, rows):
@@ -241,9 +244,9 @@ class RowScorer:
                             of_windows = np.where(bad[:, None, None], np.float32(np.nan), of_windows)
                         merged.append((stretch, stretch.merger.add(starts, of_windows)))
         finally:
-            self._add(merged)  # what is final before a row that cannot be scored stays so
+            self.finish(merged)  # what is final before a row that cannot be scored stays so
 
-    def _add(self, merged: list[tuple[Stretch, Floats]]) -> None:
+    def finish(self, merged: list[tuple[Stretch, Floats]]) -> None:
         """The last step of merged rows, of several series at once."""
         found = self.settings.add_together([stretch.finisher for stretch, _ in merged], [rows for _, rows in merged])
         for (stretch, _), rows in zip(merged, found, strict=True):

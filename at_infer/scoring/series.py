@@ -103,6 +103,20 @@ class Stretch:
         self.buffer = self._room[self._end - count : self._end]
         self.rows += more
 
+    def slide(self, row: Floats, most: int) -> Floats:
+        """One more row (F,), none of them bad, that ends the next window: the last rows, which are all that is kept."""
+        end = self._end
+        if self._room is None or end == len(self._room):
+            self.append(row[None], None)
+            self.keep(most)
+        else:
+            self._room[end] = row
+            self._end = end + 1
+            self.buffer = self._room[end + 1 - most : end + 1]
+            self.rows += 1
+        self.next_start += 1
+        return self.buffer
+
     def keep(self, most: int) -> None:
         """Forget all but the last rows."""
         if len(self.buffer) > most:

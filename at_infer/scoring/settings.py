@@ -20,6 +20,10 @@ class Finisher(Protocol):
     def end(self) -> Floats:
         """The rows that are left."""
 
+    @property
+    def is_steady(self) -> bool:
+        """May its next row go through `RowSettings.step_together`?"""
+
     def remember(self) -> dict[str, Any]:
         """State that the scores of later rows depend on: numbers and arrays by name."""
 
@@ -56,6 +60,8 @@ class RowSettings:
     """The last step, afresh for each series: from merged rows to scores."""
     add_together: Callable[[Sequence[Any], Sequence[Floats]], list[Floats]] = add_one_by_one
     """The next rows of several series through their last steps at once."""
+    step_together: Callable[[Sequence[Any], Floats], Floats] | None = None
+    """One row (S,C) of each of some series that are steady, none of them NaN -> one final row of each (S,C)."""
     reach: tuple[int, int] = (0, 0)
     """Rows before and behind a row that the last step looks at."""
     grid: int = 1
@@ -67,7 +73,8 @@ class RowSettings:
     def finished_by(self, finish: Callable[[], Finisher], *, channels: int, window_channels: int | None = None) -> Self:
         """The same with another last step, which has no faster way for several series."""
         given = self.window_channels if window_channels is None else window_channels
-        return replace(self, finish=finish, add_together=add_one_by_one, channels=channels, window_channels=given)
+        ways: dict[str, Any] = {"finish": finish, "add_together": add_one_by_one, "step_together": None}
+        return replace(self, **ways, channels=channels, window_channels=given)
 
     @property
     def filling(self) -> Fill:

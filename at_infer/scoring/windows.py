@@ -234,6 +234,9 @@ class MovingMean:
         """Rows in; rows out whose neighbours are all known."""
         return self._advance(rows, self.after)
 
+    is_steady = False
+    """Its rows have no faster way."""
+
     def end(self) -> Floats:
         """The rows that waited for neighbours that never came."""
         return np.empty((0, 1), np.float32) if self.context is None else self._advance(self.context[:0], 0)

@@ -115,6 +115,18 @@ def test_rows_that_are_scored_late_have_the_scores_of_a_file_and_come_back_with_
     assert np.isnan(stream.push_many(rows[:1], ["x"]).score).all()  # it begins anew
 
 
+def test_rows_that_wait_are_final_when_a_row_overflows(engines):
+    rows = np.random.default_rng(4).normal(size=(3 * WINDOW, FEATURES)).astype("f4")
+    rows[2 * WINDOW] = 3e38
+    stream = StreamScorer(engines["error"], delay=5)
+    found = [stream.push_many(row[None], tags=[i]) for i, row in enumerate(rows)]
+    assert found[2 * WINDOW].ended == {0: range(1, 6)}
+    tags = [tag for part in found for tag in (part.tags[i] for i in part.in_order()) if tag is not None]
+    assert tags == list(range(len(rows))), "those behind it have no score, and need not wait for one"
+    together = StreamScorer(engines["error"], delay=5).push_many(rows, tags=range(len(rows)))
+    assert [together.tags[i] for i in together.in_order() if together.tags[i] is not None] == tags
+
+
 def test_a_delay_without_a_threshold_of_its_own_is_refused(engines):
     with pytest.raises(ConfigError, match=r"delay: .* has thresholds for delays of 0, 1, 5 rows"):
         StreamScorer(engines["error"], delay=7)

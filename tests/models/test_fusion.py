@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from at_infer.config import Level, ScoreConfig
-from at_infer.models.fusion import LABELS, WIDTHS, Fusion, lookahead, lookback, measure_views
+from at_infer.models.fusion import LABELS, WIDTHS, Fusion, lookahead, lookback
 from at_infer.models.fusion_together import Together
 from at_infer.models.statistics import ViewScale, ViewStatistics
+from at_infer.models.view_units import measure_views
 from at_infer.models.views import (
     ACTIVITY,
     AHEAD,
@@ -161,13 +162,24 @@ def test_rows_of_many_features_score_the_same_one_by_one_as_together(explain: bo
 
 
 @pytest.mark.parametrize(
-    ("delay", "level", "shape"),
-    [(0, "recent", "past"), (10, "recent", "past"), (30, "fixed", "past"), (1, "ignore", "window")],
+    ("delay", "level", "shape", "explain"),
+    [
+        (0, "recent", "past", False),
+        (10, "recent", "past", False),
+        (30, "fixed", "past", False),
+        (1, "ignore", "window", False),
+        (0, "recent", "past", True),
+        (10, "ignore", "window", True),
+    ],
 )
-def test_series_that_advance_together_score_as_each_by_itself(delay: int, level: Level, shape: str) -> None:
+def test_series_that_advance_together_score_as_each_by_itself(
+    delay: int, level: Level, shape: str, explain: bool
+) -> None:
     rows = [series(400, seed=seed)[seed:] for seed in range(5)]  # not all at the same row of a block
     known, score = ViewStatistics.from_dict(KNOWN.to_dict() | {"live_shape": shape}), replace(SCORE, level=level)
-    together, alone = ([Fusion(known, score, causal=True, delay=delay) for _ in rows] for _ in range(2))
+    together, alone = (
+        [Fusion(known, score, causal=True, delay=delay, explain=explain) for _ in rows] for _ in range(2)
+    )
     for fusions in (together, alone):
         for fusion, own in zip(fusions, rows, strict=True):
             fusion.add(own[:100])

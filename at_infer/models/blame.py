@@ -1,0 +1,38 @@
+"""Which features and views make a score of mode `fusion` what it is. Pure numpy."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from at_infer.models.views import VIEWS, View
+
+Floats = NDArray[np.float32]
+
+ACTIVITIES: tuple[View, ...] = ("activity next", "activity ahead")
+STUCK = len(VIEWS)
+"""Number of a view that activity becomes where it is below normal."""
+EPSILON = np.float32(1e-8)
+
+
+def explain(roots: list[Floats], logs: Floats, activity: Floats, score: Floats) -> list[Floats]:
+    """What stands behind scores (n,1): the part that each feature has in them, and the view that shows it most, (n,F).
+
+    Of roots (n,V,F), one array per width, logarithms of the parts (WV,n), and mean signed activity (n,2,F).
+    """
+    share, view = blame(roots, logs.reshape(len(roots), roots[0].shape[1], -1))
+    for number, name in enumerate(ACTIVITIES):
+        view = np.where((view == VIEWS.index(name)) & (activity[:, number] < 0), np.float32(STUCK), view)
+    return [share * score, view]
+
+
+def blame(roots: list[Floats], parts: Floats) -> tuple[Floats, Floats]:
+    """Roots of mean squares (n,V,F), one array per width, and logarithms of the parts (W,V,n) -> two arrays (n,F).
+
+    A part counts by how far it is above normal, a feature by its share of the part. Returns for each feature its share
+    of the whole, and the number of the view that shows it most.
+    """
+    roots = [np.ascontiguousarray(root) for root in roots]  # so that numpy adds up in one order
+    shares = np.stack([root / (root.sum(axis=2, keepdims=True) + EPSILON) for root in roots])  # (W,n,V,F)
+    weighted = (np.maximum(parts, EPSILON).swapaxes(1, 2)[..., None] * shares).sum(axis=0)  # (n,V,F)
+    features = weighted.sum(axis=1)
+    features /= np.maximum(features.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    return features, weighted.argmax(axis=1).astype(np.float32)
