@@ -18,8 +18,9 @@ from at_infer.config import (
     split_delay,
 )
 from at_infer.incidents.curve import incident_curve
-from at_infer.models.fusion import Fusion, measure_views
+from at_infer.models.fusion import Fusion
 from at_infer.models.statistics import Normal, Threshold, ValidationRecord, ViewStatistics
+from at_infer.models.view_units import measure_views
 from at_infer.models.views import AHEAD, NEXT, LinearPrediction, SeriesViews
 from at_infer.scoring.windows import MovingMean
 from at_infer.thresholds.quantiles import quantiles

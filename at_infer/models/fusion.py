@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from at_infer.config import Level, ScoreConfig
-from at_infer.models.statistics import ViewScale, ViewStatistics
-from at_infer.models.views import ACTIVITY, FLOOR, VIEWS, MovingMeans, SeriesViews, View
+from at_infer.models.statistics import ViewStatistics
+from at_infer.models.view_units import Normalised
+from at_infer.models.views import ACTIVITY, VIEWS, MovingMeans, SeriesViews, View
 from at_infer.models.views import lookback as views_lookback
 
 Floats = NDArray[np.float32]
 
 WIDTHS = (25, 50)
 """Rows that the views are averaged over."""
-STD_FLOOR = 0.1
 ACTIVITIES: tuple[View, ...] = ("activity next", "activity ahead")
 STUCK = len(VIEWS)
 """Number of a view that activity becomes where it is below normal."""
@@ -55,41 +55,6 @@ def lookahead(*, causal: bool, delay: int = 0) -> int:
 def smoothing(*, causal: bool, delay: int = 0) -> list[tuple[int, int]]:
     """Rows before and behind a row that each width averages over; a causal score looks ahead by `delay` at most."""
     return [(width // 2, min(delay, (width - 1) // 2) if causal else (width - 1) // 2) for width in WIDTHS]
-
-
-def views_of(level: Level) -> tuple[View, ...]:
-    """The views that count."""
-    return tuple(view for view in VIEWS if view != "level" or level != "ignore")
-
-
-class Normalised:
-    """Signed views (...,F,V,n) -> deviations in units of validation statistics (...,F,V,n)."""
-
-    def __init__(self, known: ViewScale, level: Level) -> None:
-        names = ["fixed level" if view == "level" and level == "fixed" else view for view in views_of(level)]
-        zeros = [0.0] * len(known.spread["shape"])
-        centre = np.stack([known.centre.get(name, zeros) for name in names], axis=1)
-        spread = np.stack([known.spread[name] for name in names], axis=1)
-        self.centre: Floats = centre.astype(np.float32)[..., None]
-        self.weight: Floats = (1 / spread).astype(np.float32)[..., None]
-
-    def __call__(self, views: Floats) -> Floats:
-        """Each has a mean square of about 1 on validation rows."""
-        found: Floats = views[..., : self.centre.shape[1], :] - self.centre
-        found *= self.weight
-        return found
-
-
-def measure_views(views: Floats, residuals: Floats) -> ViewScale:
-    """Statistics of views (F,V,n) of validation rows, the level against its recent past, and of residuals (F,n)."""
-    found: dict[str, Floats] = dict(zip([*VIEWS, "fixed level"], [*views.swapaxes(0, 1), residuals], strict=True))
-    activities = [name for name in found if name.startswith("activity")]
-    centre = {name: found[name].mean(axis=1, dtype=np.float64).tolist() for name in activities}
-    squares = {name: np.square(part).mean(axis=1, dtype=np.float64) for name, part in found.items()}
-    spread = {name: np.sqrt(square + FLOOR).tolist() for name, square in squares.items()}
-    for name in activities:
-        spread[name] = np.maximum(found[name].std(axis=1, dtype=np.float64), STD_FLOOR).tolist()
-    return ViewScale(centre=centre, spread=spread)
 
 
 class Lender(Protocol):

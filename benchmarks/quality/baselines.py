@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from sklearn.ensemble import IsolationForest
 
 from at_infer.config import ScoreConfig
-from at_infer.models.fusion import Fusion, Normalised, measure_views
+from at_infer.models.fusion import Fusion
 from at_infer.models.statistics import ViewStatistics
+from at_infer.models.view_units import Normalised, measure_views
 from at_infer.models.views import AHEAD, NEXT, VIEWS, LinearPrediction, MovingMeans, SeriesViews
 from benchmarks.quality.series import GROUPS, Series
 from training.linear import fit_linear

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from at_infer.config import Level, ScoreConfig
-from at_infer.models.fusion import LABELS, WIDTHS, Fusion, lookahead, lookback, measure_views
+from at_infer.models.fusion import LABELS, WIDTHS, Fusion, lookahead, lookback
 from at_infer.models.fusion_together import Together
 from at_infer.models.statistics import ViewScale, ViewStatistics
+from at_infer.models.view_units import measure_views
 from at_infer.models.views import (
     ACTIVITY,
     AHEAD,
