@@ -30,6 +30,10 @@ from training.model import AnomalyTransformer
 from training.validation_rows import Floats, Ints, RowsByNetwork, Scored, live_spans, spans
 from training.window_scores import measure_normal
 
+MOST_NETWORK_WEIGHT = 2.0
+"""The network relates features to each other, which linear views do not; of one feature it knows less than they do. So
+its two views count by half the number of features, and from four features on as much as the four linear views."""
+
 
 class MeasuredValidation(NamedTuple):
     """Recorded statistics of the validation scores."""
@@ -126,7 +130,13 @@ def _measure_views(learnt: Sequence[Floats], whole: Sequence[Scored], live: Sequ
             measure_views(np.concatenate(views, axis=2), np.concatenate([p.residual.T for p in parts], axis=1))
         )
     (next_, _), (ahead, _) = predictions
-    return ViewStatistics(next=next_.tolist(), ahead=ahead.tolist(), whole=scales[0], live=scales[1])
+    return ViewStatistics(
+        next=next_.tolist(),
+        ahead=ahead.tolist(),
+        whole=scales[0],
+        live=scales[1],
+        network_weight=min(len(next_) / 2, MOST_NETWORK_WEIGHT),
+    )
 
 
 def _usual_error(coefficients: Floats, lags: range, parts: Sequence[Scored]) -> Floats:

@@ -16,7 +16,7 @@ EPSILON = np.float32(1e-8)
 def explain(roots: list[Floats], logs: Floats, activity: Floats, score: Floats) -> list[Floats]:
     """What stands behind scores (n,1): the part that each feature has in them, and the view that shows it most, (n,F).
 
-    Of roots (n,V,F), one array per width, logarithms of the parts (WV,n), and mean signed activity (n,2,F).
+    Of roots (n,V,F), one array per width, weighted logarithms of the parts (WV,n), and mean signed activity (n,2,F).
     """
     share, view = blame(roots, logs.reshape(len(roots), roots[0].shape[1], -1))
     for number, name in enumerate(ACTIVITIES):
@@ -25,7 +25,7 @@ def explain(roots: list[Floats], logs: Floats, activity: Floats, score: Floats) 
 
 
 def blame(roots: list[Floats], parts: Floats) -> tuple[Floats, Floats]:
-    """Roots of mean squares (n,V,F), one array per width, and logarithms of the parts (W,V,n) -> two arrays (n,F).
+    """Roots of mean squares (n,V,F), one array per width, weighted logarithms of the parts (W,V,n) -> two (n,F).
 
     A part counts by how far it is above normal, a feature by its share of the part. Returns for each feature its share
     of the whole, and the number of the view that shows it most.

@@ -2,10 +2,10 @@
 
 Each view of each feature is squared and divided by its mean square on the validation part, averaged over some rows,
 and its root taken. A part is the mean of that over the features, for one view and one width; it is about 1 on normal
-rows. The score is the geometric mean of the parts: high where several of them are.
+rows. The score is the weighted geometric mean of the parts: high where several of them are.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, Protocol
@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 from at_infer.config import Level, ScoreConfig
 from at_infer.models.blame import ACTIVITIES, EPSILON, explain
 from at_infer.models.statistics import ViewStatistics
-from at_infer.models.view_units import Normalised
-from at_infer.models.views import ACTIVITY, VIEWS, MovingMeans, SeriesViews
+from at_infer.models.view_units import Normalised, views_of
+from at_infer.models.views import ACTIVITY, VIEWS, MovingMeans, SeriesViews, View
 from at_infer.models.views import lookback as views_lookback
 
 Floats = NDArray[np.float32]
 
 WIDTHS = (25, 50)
 """Rows that the views are averaged over."""
+NETWORK_VIEWS: tuple[View, ...] = ("shape", "level")
 LABELS = ("shape", "next row", "rows ahead", "burst", "burst", "level", "stuck")
 """Name of a cause, by the number of its view."""
 ACTIVITY_VIEWS = slice(VIEWS.index(ACTIVITIES[0]), VIEWS.index(ACTIVITIES[-1]) + 1)
@@ -89,6 +90,7 @@ class Fusion:
         self.level, self.causal, self.delay, self.explain, self.mask = score.level, causal, delay, explain, mask
         scale = known.live if causal else known.whole
         self.normalised, self.unit = Normalised(scale, score.level), np.float32(scale.unit)
+        self.weights = part_weights(known.network_weight, views_of(score.level))
         self.features = len(known.next)
         self.past_shape = causal and known.live_shape == "past"
         self.predictions = [
@@ -239,13 +241,13 @@ class Fusion:
         if self.mask:
             roots = self._without_missing(roots)
         roots, roots_of_past = roots[: len(WIDTHS)], roots[len(WIDTHS) :]
-        score, logs = self._fuse(roots)
+        score, logs = self._fuse(roots, self.weights)
         found = [score]
         if self.explain:
             signs = means[0][:, count : count + len(ACTIVITIES)].transpose(2, 1, 0)
             found += explain([root.transpose(2, 1, 0) for root in roots], logs, signs, score)
         if self.onset:
-            found.append(self._fuse(roots_of_past)[0])
+            found.append(self._fuse(roots_of_past, self.weights if self.causal else LINEAR_WEIGHTS)[0])
         return np.concatenate(found, axis=1) if len(found) > 1 else score
 
     def _delayed(self, activity: Floats) -> Floats:
@@ -258,18 +260,28 @@ class Fusion:
         self.late = known[..., count:].copy()
         return known[..., :count]
 
-    def _fuse(self, roots: list[Floats]) -> tuple[Floats, Floats]:
-        """Roots of mean squares (F,V,n), one array per width -> scores (n,1), logarithms of the parts (WV,n)."""
+    def _fuse(self, roots: list[Floats], weights: Floats) -> tuple[Floats, Floats]:
+        """Roots of mean squares (F,V,n), one array per width -> scores (n,1), weighted logarithms of parts (WV,n)."""
         # Feature by feature, since there are several views; over one row of memory numpy would add up in another order.
         parts = [np.add.reduce(root, axis=-3) / np.float32(self.features) for root in roots]
-        return fuse_parts(np.concatenate(parts, axis=-2), self.unit)
+        return fuse_parts(np.concatenate(parts, axis=-2), weights, self.unit)
 
 
-def fuse_parts(parts: Floats, unit: np.float32) -> tuple[Floats, Floats]:
-    """Parts (WV,n) -> scores (n,1), logarithms of the parts (WV,n)."""
+def part_weights(network_weight: float, views: Sequence[View]) -> Floats:
+    """Of the parts (WV,1) in their geometric mean: of views that need the network, and 1 of the others."""
+    weights = [network_weight if view in NETWORK_VIEWS else 1.0 for view in views]
+    return np.array(weights * len(WIDTHS), np.float32)[:, None]
+
+
+LINEAR_WEIGHTS = part_weights(1.0, [view for view in VIEWS if view not in NETWORK_VIEWS])
+
+
+def fuse_parts(parts: Floats, weights: Floats, unit: np.float32) -> tuple[Floats, Floats]:
+    """Parts (WV,n) -> scores (n,1), weighted logarithms of the parts (WV,n)."""
     logs = np.log(parts + EPSILON)
+    logs *= weights
     total = np.add.accumulate(logs, axis=-2)[..., -1, :]  # one by one, as the features
-    return np.asarray(np.exp(total / np.float32(logs.shape[-2])) / unit, np.float32)[..., None], logs
+    return np.asarray(np.exp(total / weights.sum()) / unit, np.float32)[..., None], logs
 
 
 def _linear(mean: Floats) -> Floats:

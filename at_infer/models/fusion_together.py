@@ -75,7 +75,7 @@ class Steady:
 
     def __init__(self, like: Fusion) -> None:
         """Of series that have the settings of this one."""
-        views, self.features, self.unit = like.views, like.features, like.unit
+        views, self.features, self.unit, self.weights = like.views, like.features, like.unit, like.weights
         of_features = like.normalised.centre, like.normalised.weight  # (F,V,1)
         self.centre, self.weight = (np.ascontiguousarray(part.transpose(1, 2, 0)) for part in of_features)
         self.count = len(self.centre)
@@ -212,7 +212,7 @@ class Steady:
                 work.level[i] = self.memory[fusion.place * self.rows] = level.step(work.residual[i])
         run(work.behind_level)
         self.memory[work.writes] = work.new
-        score, logs = fuse_parts(work.parts, self.unit)
+        score, logs = fuse_parts(work.parts, self.weights, self.unit)
         if not self.explain:
             return score
         roots, activity = ([part.swapaxes(0, 1) for part in parts] for parts in (work.roots, work.activity[:1]))

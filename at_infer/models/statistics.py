@@ -9,6 +9,8 @@ from at_infer.errors import ConfigError
 
 LiveShape = Literal["window", "past"]
 """Mean that live residuals lose: of the residuals in the row's window, or of those that rows before it had live."""
+MOST_WEIGHT = 100.0
+"""Of views in the score: beyond it the others count for nothing."""
 LARGEST = 3.4028234663852886e38
 """Of float32."""
 
@@ -37,7 +39,7 @@ class ViewScale(Config):
 class ViewStatistics(Config):
     """What mode `fusion` knows of the data beside the network."""
 
-    _earlier: ClassVar[Mapping[str, Any]] = {"live_shape": "window"}
+    _earlier: ClassVar[Mapping[str, Any]] = {"live_shape": "window", "network_weight": 1.0}
 
     next: list[list[float]]
     """Linear prediction of a row from the 20 before it, per feature: a coefficient per lag, and the intercept."""
@@ -50,8 +52,13 @@ class ViewStatistics(Config):
     live_shape: LiveShape = "past"
     """`past` needs no more of the network than the row itself."""
 
+    network_weight: float = 1.0
+    """Of the views that need the network, in the geometric mean; the others count once."""
+
     def __post_init__(self) -> None:
         self._choice("live_shape", LiveShape)
+        if not 0 < self.network_weight <= MOST_WEIGHT:
+            raise ConfigError(f"network_weight: {self.network_weight} is not a number in (0, {MOST_WEIGHT:g}]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,8 @@
 test part, `label`; ucr has a file per series and metadata.csv. Each series gets a model of its own, by the commands
 themselves with nothing but names of columns. Models and figures are kept in `--work`: a run that was stopped goes on
 from there, and several runs may share the work (`--part 0/2`, `--part 1/2`). Seeds other than 0 measure the default
-alone.
+alone; so does a run with `--baselines FILE`, which takes the others from an earlier summary: after a change of the
+formula of the score, networks and baselines are the same.
 """
 
 import argparse
@@ -32,18 +33,18 @@ NAMED_MODES = {
 """Single views of the same network, and what the paper does with it."""
 
 
-def measure(series: Series, folder: Path, seed: int) -> dict[str, Any]:
-    """Everything about one series; the default alone for further seeds."""
+def measure(series: Series, folder: Path, seed: int, known: dict[str, Any] | None) -> dict[str, Any]:
+    """Everything about one series; the default alone for further seeds, or if the others are known."""
     start = time.process_time()
     model = train(series, folder, seed)
     scores = {DEFAULT: score(series.test, model)}
     seconds = time.process_time() - start
-    if seed == 0:
+    if seed == 0 and known is None:
         associations = model.with_name("model.associations.onnx")
         scores |= {name: score(series.test, associations, *options) for name, options in NAMED_MODES.items()}
         scores |= dict(baselines(series))
     rows_a_day = GROUPS[series.group].rows_a_day
-    found = {name: worth(of_rows, series.labels, rows_a_day) for name, of_rows in scores.items()}
+    found = (known or {}) | {name: worth(of_rows, series.labels, rows_a_day) for name, of_rows in scores.items()}
     return {"group": series.group, "name": series.name, "seed": seed, "cpu_s": round(seconds, 1), "worth": found}
 
 
@@ -57,7 +58,12 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="measure every K-th series only")
     parser.add_argument("--part", default="0/1", help="i/n: only the series whose turn it is")
     parser.add_argument("--seeds", default="0", help="of the training, comma separated")
+    parser.add_argument("--baselines", type=Path, help="summary of an earlier run to take all but the default from")
     args = parser.parse_args()
+    known = {}
+    if args.baselines is not None:
+        before = json.loads(args.baselines.read_text())["per_series"]
+        known = {(one["group"], one["name"]): one["worth"] for one in before if one["seed"] == 0}
     torch.set_num_threads(1)
     turn, turns = (int(number) for number in args.part.split("/"))
     wanted = args.groups.split(",")
@@ -71,8 +77,9 @@ def main() -> None:
                 mine = i % args.every == 0 and i // args.every % turns == turn
                 if group in wanted and mine and not path.exists():
                     folder.mkdir(parents=True, exist_ok=True)
+                    found = measure(series, folder, seed, known.get((group, series.name)) if seed == 0 else None)
                     with atomic_path(path) as temporary:
-                        temporary.write_text(json.dumps(found := measure(series, folder, seed)))
+                        temporary.write_text(json.dumps(found))
                     print(group, series.name, seed, found["cpu_s"], found["worth"][DEFAULT], flush=True)
                 if path.exists():
                     measured.append(json.loads(path.read_text()))

@@ -1,5 +1,6 @@
 """Mode fusion against brute force: loops over rows, float64, and the formulas of docs/method.md."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from at_infer.config import Level, ScoreConfig
+from at_infer.errors import ConfigError
 from at_infer.models.fusion import LABELS, WIDTHS, Fusion, lookahead, lookback
 from at_infer.models.fusion_together import Together
 from at_infer.models.statistics import ViewScale, ViewStatistics
@@ -77,14 +79,15 @@ def signed_views(rows: np.ndarray, known: ViewStatistics, *, causal: bool) -> di
 def brute_force(rows: np.ndarray, known: ViewStatistics, *, causal: bool, delay: int = 0) -> np.ndarray:
     scale = known.live if causal else known.whole
     views = signed_views(rows, known, causal=causal)
-    logs = []
+    logs, weights = [], []
     for name in VIEWS:
         squares = ((views[name] - np.asarray(scale.centre.get(name, 0.0))) / np.asarray(scale.spread[name])) ** 2
         for width in WIDTHS:
             after = min(delay, (width - 1) // 2) if causal else (width - 1) // 2
             roots = np.stack([np.sqrt(box(squares, row, width // 2, after)) for row in range(len(rows))])
             logs.append(np.log(roots.mean(axis=1) + 1e-8))
-    return np.exp(np.mean(logs, axis=0)) / scale.unit
+            weights.append(known.network_weight if name in ("shape", "level") else 1)
+    return np.exp(np.average(logs, axis=0, weights=weights)) / scale.unit
 
 
 def statistics(rows: np.ndarray) -> ViewStatistics:
@@ -100,7 +103,11 @@ def statistics(rows: np.ndarray) -> ViewStatistics:
         for causal in (False, True)
     ]
     return ViewStatistics(
-        next=predictions[0][0].tolist(), ahead=predictions[1][0].tolist(), whole=scales[0], live=scales[1]
+        next=predictions[0][0].tolist(),
+        ahead=predictions[1][0].tolist(),
+        whole=scales[0],
+        live=scales[1],
+        network_weight=1.5,
     )
 
 
@@ -125,6 +132,21 @@ def test_a_model_of_before_has_live_shapes_from_windows() -> None:
     fusion = Fusion(known, SCORE, causal=True)
     np.testing.assert_allclose(fusion.add(given)[:, 0], brute_force(given, known, causal=True), rtol=2e-5)
     assert ViewStatistics.from_dict({n: v for n, v in KNOWN.to_dict().items() if n != "live_shape"}) == known
+
+
+def test_views_of_the_network_count_once_in_a_model_of_before() -> None:
+    rows = series(400)
+    known = ViewStatistics.from_dict({n: v for n, v in KNOWN.to_dict().items() if n != "network_weight"})
+    assert known.network_weight == 1
+    fusion = Fusion(known, SCORE, causal=False)
+    found = np.concatenate([fusion.add(rows), fusion.end()])[:, 0]
+    np.testing.assert_allclose(found, brute_force(rows, known, causal=False), rtol=2e-5)
+
+
+@pytest.mark.parametrize("weight", [0, -1, 101, math.nan, math.inf])
+def test_a_weight_that_no_training_gives_is_refused(weight: float) -> None:
+    with pytest.raises(ConfigError, match="is not a number in"):
+        replace(KNOWN, network_weight=weight)
 
 
 @given(
