@@ -25,7 +25,7 @@ from pathlib import Path
 import polars as pl
 
 from at_infer import score_file
-from tests.checkpoints import PLAIN, checkpoint
+from tests.checkpoints import checkpoint
 from tests.scored import rows
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -123,12 +123,12 @@ def free_port() -> int:
 def check(folder: Path) -> str:
     """Export, serve, ask; what was found, in one line."""
     triton = unpack(folder)
-    checkpoint(score=PLAIN).save(folder / "ckpt.pt")
+    checkpoint().save(folder / "ckpt.pt")
     data = rows(205).with_columns(pl.when(pl.int_range(pl.len()) == 77).then(99.0).otherwise("f01").alias("f01"))
     data.write_parquet(folder / "data.parquet")
-    words = ["export", "ckpt.pt", "--triton", "repository", "--engine", "none"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-m", "at_infer", *words], cwd=folder, env=environment, check=True)
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    example = ["bash", str(ROOT / "examples" / "triton.sh"), "ckpt.pt", "."]
+    subprocess.run(example, cwd=folder, env=os.environ | {"PATH": programs}, check=True)
     port = free_port()
     with server(triton, folder / "repository", port) as (process, log):
         process.wait(START_S)
