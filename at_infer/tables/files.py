@@ -84,10 +84,11 @@ class InputFile:
         with reading(path):
             if str(path).lower().endswith(".csv"):
                 _check_header(path)
+                _read_through(path)
                 scan = pl.scan_csv(path, glob=False, infer_schema_length=10_000, try_parse_dates=True)
                 _refuse_duplicates(path, scan.collect_schema())
             else:
-                _read_footer(path)
+                read_footer(path)
                 scan = pl.scan_parquet(path, glob=isinstance(path, str), hive_partitioning=hive)
             return cls(path, scan, scan.collect_schema(), scan.select(pl.len()).collect().item())
 
@@ -170,7 +171,7 @@ def _check_header(path: Path | str) -> None:
         raise DataError(f"{path}: its first line is not a header: it has more than {MOST_COLUMNS} columns, or 16 MB")
 
 
-def _read_footer(path: Path | str) -> None:
+def read_footer(path: Path | str) -> None:
     """polars maps the file to read its footer, and where a disk or mount then fails, the process is killed (SIGBUS).
 
     Read in the usual way before, a failure is an error, and the mapped pages are in memory.
@@ -185,6 +186,14 @@ def _read_footer(path: Path | str) -> None:
         file.seek(max(0, size - max(FOOTER_END + length, FOOTER_GUESS)))
         while file.read(1 << 20):
             pass
+
+
+def _read_through(path: Path | str) -> None:
+    """The same for CSV: polars maps all of it to count its rows."""
+    if isinstance(path, Path):
+        with path.open("rb", buffering=0) as file:
+            while file.read(1 << 20):
+                pass
 
 
 def _refuse_duplicates(path: Path | str, schema: pl.Schema) -> None:
