@@ -32,7 +32,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "nvidia-pytriton==0.7.0"
 MODEL = "anomaly_transformer_onnx"
 START_S = 300
-IN_PYTHON = """
+IN_PYTHON = f"""
+import sys
+
+sys.path.insert(1, {sysconfig.get_path("purelib")!r})  # this interpreter is embedded, and ignores PYTHONPATH
+"""
+IN_PYTHON += """
 import numpy, onnxruntime, triton_python_backend_utils as triton
 
 # By DLPack: this backend is older than numpy 2, and takes an array of it for an empty one.
@@ -84,10 +89,7 @@ def server(triton: Path, repository: Path, port: int) -> Iterator[tuple[subproce
     """A server on this machine, and its log; ended with the block."""
     words = [f"--model-repository={repository}", f"--backend-directory={triton / 'backends'}", f"--grpc-port={port}"]
     words += ["--grpc-address=127.0.0.1", "--allow-http=false", "--allow-metrics=false"]
-    environment = os.environ | {
-        "PYTHONPATH": sysconfig.get_path("purelib"),
-        "LD_LIBRARY_PATH": str(sysconfig.get_config_var("LIBDIR")),
-    }
+    environment = os.environ | {"LD_LIBRARY_PATH": str(sysconfig.get_config_var("LIBDIR"))}
     log = repository.with_suffix(".log")
     with log.open("w") as output:
         command = [str(triton / "bin" / "tritonserver"), *words]
