@@ -175,7 +175,7 @@ def try_environment(wanted: Environment, source: Path, model: Path, folder: Path
     """Install, ask doctor, run the demo, list what was installed."""
     began = time.monotonic()
     venv = folder / "venv"
-    # The pip that runs this serves all environments, and compiles only what is imported: both save minutes.
+    # The pip that runs this serves all environments, and only what is imported gets compiled.
     pip = (sys.executable, "-m", "pip", "--python", venv / "bin" / "python", "--quiet", "--disable-pip-version-check")
     try:
         if wanted.image is not None:
