@@ -58,7 +58,7 @@ lint: $(INSTALLED)
 dist: $(INSTALLED) $(SBOM)/bin/cyclonedx-py
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
-	$(BIN)/python tests/check_dist.py dist --sbom $(SBOM)/bin/cyclonedx-py $(ONLY)
+	$(BIN)/python -m tests.check_dist dist --sbom $(SBOM)/bin/cyclonedx-py $(ONLY)
 
 # An environment of its own: it brings two dozen packages that nothing else needs.
 $(SBOM)/bin/cyclonedx-py: constraints.txt

@@ -18,7 +18,7 @@ GPU_RUNTIME = "pip uninstall -y onnxruntime && pip install onnxruntime-gpu"
 
 
 def install_extra(*extras: str) -> str:
-    """The command that adds extras, by the way at-infer came here: from an index, a folder or an editable clone."""
+    """The command that adds extras, by the way at-infer came here: an index, a file, a repository or a clone."""
     import json
     import shlex
     from importlib import metadata
@@ -29,11 +29,16 @@ def install_extra(*extras: str) -> str:
     except (metadata.PackageNotFoundError, ValueError):
         origin = {"url": ROOT.as_uri(), "dir_info": {"editable": True}}  # run from a clone, never installed
     wanted = f"[{','.join(extras)}]"
-    if "dir_info" not in origin:
+    if "url" not in origin:
         return f"pip install 'at-infer{wanted}'"
-    folder = unquote(urlsplit(origin["url"]).path)
-    editable = "-e " if origin["dir_info"].get("editable") else ""
-    return f"pip install {editable}{shlex.quote(folder + wanted)}"
+    address = urlsplit(origin["url"])
+    if address.scheme == "file" and "vcs_info" not in origin:
+        editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
+        return f"pip install {editable}{shlex.quote(unquote(address.path) + wanted)}"
+    where = origin["url"]
+    if (vcs := origin.get("vcs_info")) is not None:
+        where = f"{vcs['vcs']}+{where}@{vcs['commit_id']}"
+    return f"pip install {shlex.quote(f'at-infer{wanted} @ {where}')}"
 
 
 def check_own_packages() -> None:

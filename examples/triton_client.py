@@ -2,9 +2,10 @@
 
     python examples/triton_client.py data.parquet [--url localhost:8001] [--model anomaly_transformer_onnx]
 
-Export with a score mode that the graph computes completely, such as `--score-mode reconstruction`. Columns and
-threshold come from the server. Needs `pip install 'tritonclient[grpc]'`. Tested with a stub of the protocol, and
-by `make triton` with a real server.
+Export with a score mode that the graph computes completely, as `examples/triton.sh` does. Columns and threshold come
+from the server. It refuses models that need more than single windows: mode `fusion`, smoothing, a season, a grid.
+Needs `pip install 'tritonclient[grpc]' polars`. Tested with a stub of the protocol, and by `make triton` with a real
+server.
 """
 
 import argparse
@@ -22,6 +23,16 @@ def parameters(client: triton.InferenceServerClient, model: str) -> dict[str, An
     """Parameters that at-infer wrote into the model configuration."""
     config = client.get_model_config(model).config
     return {key.rpartition(".")[2]: json.loads(value.string_value) for key, value in config.parameters.items()}
+
+
+def check(known: dict[str, Any], model: str) -> None:
+    """Stop if scores would differ from those of `at-infer score`."""
+    mode = known["score"]["mode"]
+    if mode == "fusion":
+        raise SystemExit(f"error: {model}: returns no score; export with --score-mode reconstruction")
+    more = [name for name in ("season", "grid") if known.get(name)] + ["smooth"] * (known["score"]["smooth"] > 1)
+    if more:
+        raise SystemExit(f"error: {model}: has a {more[0]}, which this example leaves out; use at-infer score")
 
 
 def score(client: triton.InferenceServerClient, model: str, windows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -42,8 +53,11 @@ def main() -> None:
     args = parser.parse_args()
     client = triton.InferenceServerClient(args.url)
     known = parameters(client, args.model)
+    check(known, args.model)
     length = int(client.get_model_metadata(args.model).inputs[0].shape[1])
     rows = pl.read_parquet(args.data).select(known["columns"]).to_numpy().astype(np.float32)
+    if not np.isfinite(rows).all():
+        raise SystemExit(f"error: {args.data}: has missing or infinite values, which only at-infer score fills")
     if len(rows) < length:
         raise SystemExit(f"error: {args.data}: has {len(rows)} rows, a window has {length}")
     starts = [*range(0, len(rows) - length, length), len(rows) - length]

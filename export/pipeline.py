@@ -121,6 +121,11 @@ def export_model(
             )
         if triton is not None:
             say(f"writing the Triton repository {triton}")
+            if exported[0].metadata.score.mode == "fusion":
+                say(
+                    "note: the server will return no score: mode fusion needs rows outside of the window; for scores "
+                    "of single windows, export with score_mode='reconstruction'"
+                )
             plan_path = staging / targets[".trt"].name if flavour == "tensorrt" else None
             source_path = staging / targets[".onnx"].name
             described = exported[-1].metadata if plan_path is not None else exported[0].metadata

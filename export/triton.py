@@ -18,7 +18,7 @@ from at_infer.models.metadata import PREFIX, Metadata
 
 BATCH = (1, 32, 256)
 """Profile of an ONNX file that has none of its own."""
-PARAMETERS = ("at_infer", "graph", "columns", "fill", "score", "alignment", "precision")
+PARAMETERS = ("at_infer", "graph", "columns", "fill", "score", "alignment", "precision", "season", "grid")
 
 _TYPES: dict[int, str] = {
     TensorProto.FLOAT: "TYPE_FP32",

@@ -1,16 +1,18 @@
 """`make dist`: are wheel and sdist whole, and do they work in clean environments? Apart from pytest: it takes minutes.
 
-    python tests/check_dist.py dist [--sbom CYCLONEDX_PY] [ENVIRONMENT ...]
+    python -m tests.check_dist dist [--sbom CYCLONEDX_PY] [ENVIRONMENT ...]
 
 Each environment is a new virtual environment with the wheel and one extra: install, `at-infer doctor`, and a demo, on
-a model of an earlier demo where there is no PyTorch. It prints a table; what could not be installed is named, and is
-an error unless its packages cannot be had without NVIDIA's own index. With `--sbom`, what base and each extra install
-is listed in CycloneDX files beside the wheel.
+a model of an earlier demo where there is no PyTorch. For the images, the steps of their Dockerfiles, then the health
+check with `watch`. For runtimes of others, their oldest version. It prints a table; what could not be installed is
+named, and is an error unless its packages cannot be had without NVIDIA's own index. With `--sbom`, what base and each
+extra install is listed in CycloneDX files beside the wheel.
 """
 
 import argparse
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,16 +20,29 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from email.parser import HeaderParser
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.image_steps import check_health, copy_files, install_commands
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("at_infer", "training", "export")
 MOST_BYTES = 1 << 20
 ONLINE = {"tensorrt"}
 """Its wheels are placeholders that download from NVIDIA's index while they are installed."""
+OPENVINO = """
+import sys, numpy, onnxruntime, openvino
+session = onnxruntime.InferenceSession(sys.argv[1])
+windows = numpy.random.default_rng(0).normal(size=(4, *session.get_inputs()[0].shape[1:]))
+given = {"window": windows.astype(numpy.float32)}
+expected = session.run(None, given)
+found = openvino.compile_model(sys.argv[1], "CPU")(given)
+worst = max(float(abs(found[i] - one).max()) for i, one in enumerate(expected))
+assert worst < 1e-4, worst
+print(f"outputs within {worst:.0e} of ONNX Runtime")
+"""
 
 
 class Environment(NamedTuple):
@@ -41,6 +56,10 @@ class Environment(NamedTuple):
     source: str = "whl"
     conflicts: int = 0
     """How many `doctor` should find."""
+    image: str | None = None
+    """A Dockerfile, whose steps are run instead."""
+    program: str | None = None
+    """Of Python, run at the end with the model as its argument."""
 
 
 class Report(NamedTuple):
@@ -78,7 +97,8 @@ def environments() -> Iterator[Environment]:
     """One for every extra, and for what excludes what."""
     yield Environment("base")
     yield Environment("base of sdist", source="tar.gz")
-    yield Environment("folder of the image", source="image", python=find_python("3.12") or sys.executable)
+    for image in ("cpu", "jetpack"):
+        yield Environment(f"steps of {image} image", image=image, python=find_python("3.12") or sys.executable)
     for version in ("3.12", "3.13", "3.14"):
         if found := find_python(version):
             yield Environment(f"base, Python {version}", python=found)
@@ -87,6 +107,7 @@ def environments() -> Iterator[Environment]:
     remove = ("uninstall", "--yes", "onnxruntime")
     yield Environment("onnxruntime-gpu", then=(remove, ("install", "onnxruntime-gpu")))
     yield Environment("oldest onnxruntime", then=(("install", "onnxruntime==1.20.0"),))
+    yield Environment("oldest OpenVINO", then=(("install", "openvino==2024.4.0"),), program=OPENVINO)
     yield Environment("both runtimes", then=(("install", "onnxruntime-gpu"),), conflicts=1)
 
 
@@ -154,16 +175,25 @@ def try_environment(wanted: Environment, source: Path, model: Path, folder: Path
     """Install, ask doctor, run the demo, list what was installed."""
     began = time.monotonic()
     venv = folder / "venv"
+    # The pip that runs this serves all environments, and only what is imported gets compiled.
+    pip = (sys.executable, "-m", "pip", "--python", venv / "bin" / "python", "--quiet", "--disable-pip-version-check")
     try:
-        run(wanted.python, "-m", "venv", venv, cwd=folder)
-        pip = (venv / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check")
-        run(*pip, "install", "-c", ROOT / "constraints.txt", f"{source}{wanted.extras}", cwd=folder)
+        if wanted.image is not None:
+            copy_files(dockerfile(wanted.image), folder / "src")
+            for command in install_commands(dockerfile(wanted.image), venv, wanted.python):
+                run(*shlex.split(command), cwd=folder / "src")
+        else:
+            run(wanted.python, "-m", "venv", "--without-pip", venv, cwd=folder)
+            install = ("install", "--no-compile", "-c", ROOT / "constraints.txt")
+            run(*pip, *install, f"{source}{wanted.extras}", cwd=folder)
         for words in wanted.then:
             run(*pip, *words, cwd=folder)
     except RuntimeError as error:
         return Report(wanted.name, f"{'not tried' if wanted.name in ONLINE else 'FAILED'}: pip: {error}")
     try:
-        result = check_installed(wanted, venv / "bin" / "at-infer", model, folder)
+        result = check_installed(wanted, venv, model, folder)
+        if wanted == Environment("base"):
+            result += f"; {check_hint(venv, pip, folder)}"
         if sbom is not None and (wanted.extras or wanted == Environment("base")):
             result += f"; SBOM of {sbom.write(wanted.name, venv)} packages"
     except (RuntimeError, AssertionError) as error:
@@ -172,8 +202,9 @@ def try_environment(wanted: Environment, source: Path, model: Path, folder: Path
     return Report(wanted.name, result, size / 1e6, time.monotonic() - began)
 
 
-def check_installed(wanted: Environment, command: Path, model: Path, folder: Path) -> str:
+def check_installed(wanted: Environment, venv: Path, model: Path, folder: Path) -> str:
     """What works there, in a few words."""
+    command = venv / "bin" / "at-infer"
     machine = json.loads(run(command, "doctor", "--json", cwd=folder))
     assert machine["broken"] is None, machine["broken"]
     assert len(machine["conflicts"]) == wanted.conflicts, machine["conflicts"]
@@ -182,19 +213,29 @@ def check_installed(wanted: Environment, command: Path, model: Path, folder: Pat
     trains = machine["extras"]["export"]["installed"]
     run(command, "demo", "--quick", "-o", "demo", *(() if trains else ("--engine", model)), cwd=folder)
     assert (folder / "demo" / "report.html").stat().st_size > 10_000, "the demo has no report"
-    return f"doctor, demo {'with training' if trains else 'by a given model'}" + (
-        f"; {len(machine['conflicts'])} conflict named" if wanted.conflicts else ""
-    )
+    said = [f"doctor, demo {'with training' if trains else 'by a given model'}"]
+    if wanted.conflicts:
+        said.append(f"{len(machine['conflicts'])} conflict named")
+    if wanted.image is not None:
+        check_health(dockerfile(wanted.image), venv, model, folder)
+        said.append("healthy with watch only")
+    if wanted.program is not None:
+        said.append(run(venv / "bin" / "python", "-c", wanted.program, model, cwd=folder).strip())
+    return "; ".join(said)
 
 
-def copy_image(folder: Path) -> Path:
-    """What docker/cpu.Dockerfile copies into its image, from where it installs."""
-    folder.mkdir()
-    for line in (ROOT / "docker" / "cpu.Dockerfile").read_text(encoding="utf-8").splitlines():
-        if line.startswith("COPY ") and "--from" not in line:
-            for name in line.split()[1:-1]:
-                (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, folder / name)
-    return folder
+def check_hint(venv: Path, pip: Sequence[object], folder: Path) -> str:
+    """What an error tells to install can be installed: pip finds everything."""
+    hint = json.loads(run(venv / "bin" / "at-infer", "doctor", "--json", cwd=folder))["extras"]["report"]["get"]
+    first, *words = shlex.split(hint)
+    assert first == "pip", hint
+    run(*pip, *words, "--dry-run", "-c", ROOT / "constraints.txt", cwd=folder)
+    return "its hint for an extra works"
+
+
+def dockerfile(image: str) -> Path:
+    """By its name."""
+    return ROOT / "docker" / f"{image}.Dockerfile"
 
 
 def main() -> None:
@@ -214,7 +255,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         model = Path(name) / "demo" / "model.onnx"
         run(sys.executable, "-m", "at_infer", "demo", "--quick", "-o", model.parent, cwd=ROOT)
-        sources["image"] = copy_image(Path(name) / "image")
         for wanted in environments():
             if args.only and wanted.name not in args.only:
                 continue

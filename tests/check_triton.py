@@ -25,14 +25,19 @@ from pathlib import Path
 import polars as pl
 
 from at_infer import score_file
-from tests.checkpoints import PLAIN, checkpoint
+from tests.checkpoints import checkpoint
 from tests.scored import rows
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "nvidia-pytriton==0.7.0"
 MODEL = "anomaly_transformer_onnx"
 START_S = 300
-IN_PYTHON = """
+IN_PYTHON = f"""
+import sys
+
+sys.path.insert(1, {sysconfig.get_path("purelib")!r})  # this interpreter is embedded, and ignores PYTHONPATH
+"""
+IN_PYTHON += """
 import numpy, onnxruntime, triton_python_backend_utils as triton
 
 # By DLPack: this backend is older than numpy 2, and takes an array of it for an empty one.
@@ -84,10 +89,7 @@ def server(triton: Path, repository: Path, port: int) -> Iterator[tuple[subproce
     """A server on this machine, and its log; ended with the block."""
     words = [f"--model-repository={repository}", f"--backend-directory={triton / 'backends'}", f"--grpc-port={port}"]
     words += ["--grpc-address=127.0.0.1", "--allow-http=false", "--allow-metrics=false"]
-    environment = os.environ | {
-        "PYTHONPATH": sysconfig.get_path("purelib"),
-        "LD_LIBRARY_PATH": str(sysconfig.get_config_var("LIBDIR")),
-    }
+    environment = os.environ | {"LD_LIBRARY_PATH": str(sysconfig.get_config_var("LIBDIR"))}
     log = repository.with_suffix(".log")
     with log.open("w") as output:
         command = [str(triton / "bin" / "tritonserver"), *words]
@@ -123,12 +125,12 @@ def free_port() -> int:
 def check(folder: Path) -> str:
     """Export, serve, ask; what was found, in one line."""
     triton = unpack(folder)
-    checkpoint(score=PLAIN).save(folder / "ckpt.pt")
+    checkpoint().save(folder / "ckpt.pt")
     data = rows(205).with_columns(pl.when(pl.int_range(pl.len()) == 77).then(99.0).otherwise("f01").alias("f01"))
     data.write_parquet(folder / "data.parquet")
-    words = ["export", "ckpt.pt", "--triton", "repository", "--engine", "none"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-m", "at_infer", *words], cwd=folder, env=environment, check=True)
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    example = ["bash", str(ROOT / "examples" / "triton.sh"), "ckpt.pt", "."]
+    subprocess.run(example, cwd=folder, env=os.environ | {"PATH": programs}, check=True)
     port = free_port()
     with server(triton, folder / "repository", port) as (process, log):
         process.wait(START_S)

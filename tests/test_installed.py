@@ -32,11 +32,19 @@ class Distribution:
     ("origin", "command"),
     [
         (None, "pip install 'at-infer[rtx]'"),
-        ({"url": "https://host/at_infer.whl", "archive_info": {}}, "pip install 'at-infer[rtx]'"),
+        (
+            {"url": "https://host/at_infer.whl", "archive_info": {}},
+            "pip install 'at-infer[rtx] @ https://host/at_infer.whl'",
+        ),
+        ({"url": "file:///home/me/at_infer.whl", "archive_info": {}}, "pip install '/home/me/at_infer.whl[rtx]'"),
+        (
+            {"url": "https://host/me/at-infer", "vcs_info": {"vcs": "git", "commit_id": "1234"}},
+            "pip install 'at-infer[rtx] @ git+https://host/me/at-infer@1234'",
+        ),
         ({"url": "file:///home/me/a%20b", "dir_info": {}}, "pip install '/home/me/a b[rtx]'"),
         ({"url": "file:///home/me/clone", "dir_info": {"editable": True}}, "pip install -e '/home/me/clone[rtx]'"),
     ],
-    ids=["index", "wheel", "folder", "editable clone"],
+    ids=["index", "wheel of a server", "wheel", "repository", "folder", "editable clone"],
 )
 def test_a_hint_names_where_at_infer_came_from(monkeypatch, origin, command):
     monkeypatch.setattr(metadata, "distribution", lambda _: Distribution(origin))

@@ -1,6 +1,7 @@
 """Input files: found by name, folder, glob or URL, opened, and read chunk by chunk."""
 
 import glob
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,10 @@ CHUNK_CELLS = 1 << 20  # cells decoded at a time: 8 MB as float64, whatever the 
 AHEAD_CELLS = 1 << 23  # cells polars may decode before we take them: it reads ahead of a slow reader without end
 
 MOST_COLUMNS, MOST_HEADER_BYTES = 1 << 16, 1 << 24
+FOOTER_END = 8
+"""Bytes behind the footer of a Parquet file: its length, and PAR1."""
+FOOTER_GUESS = 1 << 16
+"""What polars reads of the end of a file before it knows the length of the footer."""
 
 
 def source_files(source: str) -> list[Path | str]:
@@ -79,9 +84,11 @@ class InputFile:
         with reading(path):
             if str(path).lower().endswith(".csv"):
                 _check_header(path)
+                _read_through(path)
                 scan = pl.scan_csv(path, glob=False, infer_schema_length=10_000, try_parse_dates=True)
                 _refuse_duplicates(path, scan.collect_schema())
             else:
+                read_footer(path)
                 scan = pl.scan_parquet(path, glob=isinstance(path, str), hive_partitioning=hive)
             return cls(path, scan, scan.collect_schema(), scan.select(pl.len()).collect().item())
 
@@ -162,6 +169,31 @@ def _check_header(path: Path | str) -> None:
         header = file.readline(MOST_HEADER_BYTES)
     if len(header) == MOST_HEADER_BYTES or header.count(b",") >= MOST_COLUMNS:
         raise DataError(f"{path}: its first line is not a header: it has more than {MOST_COLUMNS} columns, or 16 MB")
+
+
+def read_footer(path: Path | str) -> None:
+    """polars maps the file to read its footer, and where a disk or mount then fails, the process is killed (SIGBUS).
+
+    Read in the usual way before, a failure is an error, and the mapped pages are in memory.
+    """
+    if not isinstance(path, Path):
+        return
+    with path.open("rb") as file:
+        file.read(FOOTER_END)
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - FOOTER_END))
+        length = int.from_bytes(file.read(FOOTER_END)[:4], "little")
+        file.seek(max(0, size - max(FOOTER_END + length, FOOTER_GUESS)))
+        while file.read(1 << 20):
+            pass
+
+
+def _read_through(path: Path | str) -> None:
+    """The same for CSV: polars maps all of it to count its rows."""
+    if isinstance(path, Path):
+        with path.open("rb", buffering=0) as file:
+            while file.read(1 << 20):
+                pass
 
 
 def _refuse_duplicates(path: Path | str, schema: pl.Schema) -> None:

@@ -16,7 +16,7 @@ from at_infer.output import atomic_path
 from at_infer.tables import files as input_files
 from at_infer.tables.clock import column_times, is_clock
 from at_infer.tables.columns import Columns
-from at_infer.tables.files import InputFile, listed, reading, source_files
+from at_infer.tables.files import InputFile, listed, read_footer, reading, source_files
 from at_infer.tables.order import SeriesAndTime
 from at_infer.tables.resample import OnGrid
 from at_infer.tables.row_stream import RowStream
@@ -155,6 +155,7 @@ def read_metadata(path: Path) -> Footer:
     check_name(path, DataError)
     with reading(str(path)), path.open("rb") as file:
         properties = pl.read_parquet_metadata(file)
+        read_footer(path)
         scan = pl.scan_parquet(path, glob=False, hive_partitioning=False)
         columns = {name: str(kind) for name, kind in scan.collect_schema().items()}
         rows = scan.select(pl.len()).collect().item()

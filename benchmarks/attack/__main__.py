@@ -24,6 +24,7 @@ from benchmarks.attack import clusters, disks, kills, seeds, sizes
 from benchmarks.attack.children import Attack
 from benchmarks.attack.command import FINDINGS, OUTCOMES, table
 from benchmarks.attack.kills import Outcome
+from benchmarks.attack.results import added
 
 EVERY_S = 20.0
 """Between two writes of the result: a run that is ended early has found what it has found."""
@@ -75,21 +76,6 @@ class Result:
         seconds = round(self.written - self.began)
         run = {**self.facts, "tried": tried, "seconds": seconds}
         return {"tried": tried, "seconds": seconds, "runs": [run], "table": rows, "findings": self.findings}
-
-
-def added(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-    """Two runs of one part, or of parts that were added before, as one."""
-    if not earlier:
-        return later
-    kinds = [*earlier["table"], *(kind for kind in later["table"] if kind not in earlier["table"])]
-    rows = {kind: Counter(earlier["table"].get(kind, {})) + Counter(later["table"].get(kind, {})) for kind in kinds}
-    return {
-        "tried": earlier["tried"] + later["tried"],
-        "seconds": earlier["seconds"] + later["seconds"],
-        "runs": earlier["runs"] + later["runs"],
-        "table": {kind: {name: found[name] for name in OUTCOMES if found[name]} for kind, found in rows.items()},
-        "findings": earlier["findings"] + later["findings"],
-    }
 
 
 def _commit() -> str:

@@ -3,10 +3,12 @@
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.attack.command import table
+from benchmarks.attack.merged import merge, with_table
 from benchmarks.attack.mutations import mutate
 
 
@@ -23,6 +25,21 @@ def test_the_document_shows_the_table_of_the_result() -> None:
     root = Path(__file__).parents[2]
     result = json.loads((root / "benchmarks" / "results" / "attack.json").read_text())
     assert table(result) in (root / "docs" / "security.md").read_text(encoding="utf-8")
+
+
+def test_results_of_separate_runs_are_added_or_replace_each_other() -> None:
+    def part(tried: int, *findings: str) -> dict[str, Any]:
+        row = {"accepted": tried - len(findings), "wrong output": len(findings)}
+        return {"tried": tried, "seconds": 1, "runs": [{"tried": tried}], "table": {"x": row}, "findings": [*findings]}
+
+    whole = {"benchmark": "attack", "names": part(3), "full disks": part(4, "an error of the comparison")}
+    merged = merge(whole, {"names": part(2), "full disks": part(5), "bomb": part(1)}, ["full disks"])
+    assert merged["names"]["table"] == {"x": {"accepted": 5}}
+    assert [run["tried"] for run in merged["names"]["runs"]] == [3, 2]
+    assert merged["full disks"] == part(5)
+    assert merged["bomb"] == part(1)
+    page = f"before\n\n{table(whole)}\n\nafter\n"
+    assert with_table(page, merged) == f"before\n\n{table(merged)}\n\nafter\n"
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ import typer
 import yaml
 
 from at_infer.cli import app
+from tests.image_steps import install_commands, instructions
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILES = sorted((ROOT / "docker").glob("*.Dockerfile"))
@@ -22,13 +23,6 @@ COMPOSE = ROOT / "docker" / "compose.yml"
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 HADOLINT = shutil.which("hadolint", path=f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin")
-
-
-def instructions(path: Path) -> list[tuple[str, str]]:
-    """Each instruction with its words, continued lines joined."""
-    text = re.sub(r"^#.*\n", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    lines = re.sub(r"\\\n", " ", text).splitlines()
-    return [(line.split()[0].upper(), line.split(maxsplit=1)[1]) for line in lines if line.strip()]
 
 
 def last_stage(path: Path) -> list[tuple[str, str]]:
@@ -87,6 +81,14 @@ def test_what_is_copied_exists_and_is_not_ignored(path: Path) -> None:
 def test_hadolint_has_nothing_to_say(path: Path) -> None:
     done = subprocess.run([str(HADOLINT), str(path)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_steps_that_make_dist_runs_are_those_of_the_images(tmp_path: Path) -> None:
+    for path in DOCKERFILES:
+        made, installed = install_commands(path, tmp_path / "venv", "python3.12")
+        assert re.fullmatch(rf"python3.12 -m venv( --system-site-packages)? {tmp_path}/venv", made)
+        assert installed.startswith(f"{tmp_path}/venv/bin/pip install ")
+        assert "$" not in installed
 
 
 def test_the_compose_file_runs_commands_and_files_that_exist() -> None:

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from at_infer import score_file
-from tests.checkpoints import PLAIN, checkpoint
+from tests.checkpoints import checkpoint
 from tests.scored import rows
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -46,15 +46,17 @@ def migrate_published(script: Path, folder: Path, models: Path, warm: Path) -> N
 
 
 def triton(script: Path, folder: Path, models: Path, warm: Path) -> None:
+    """From a default checkpoint, whose own score no server could compute."""
     checkpoint().save(folder / "ckpt.pt")
     said = run_example("bash", script, folder / "ckpt.pt", folder / "out", programs=warm)
-    assert list((folder / "out" / "repository").glob("*/config.pbtxt"))
+    (config,) = (folder / "out" / "repository").glob("*/config.pbtxt")
+    assert 'name: "score"' in config.read_text()
     assert "tritonserver --model-repository" in said
 
 
 def triton_client(script: Path, folder: Path, models: Path, warm: Path) -> None:
     """Against a stub that speaks Triton's protocol: rows that it flags are those of `at-infer score`."""
-    checkpoint(score=PLAIN).save(folder / "ckpt.pt")
+    checkpoint().save(folder / "ckpt.pt")
     run_example("bash", EXAMPLES / "triton.sh", folder / "ckpt.pt", folder / "out", programs=warm)
     data = (
         rows(205).with_row_index("k").with_columns(pl.when(pl.col("k") == 77).then(99.0).otherwise("f01").alias("f01"))
@@ -97,6 +99,33 @@ RUNS: dict[str, Callable[[Path, Path, Path, Path], None]] = {
     "ray_job.sh": ray_job,
 }
 MARKS = {"ray_job.sh": pytest.mark.ray}
+
+
+CHECK = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from triton_client import check
+check(json.loads(sys.argv[2]), "m")
+"""
+
+
+@pytest.mark.documents
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({}, None),
+        ({"score": {"mode": "fusion", "smooth": 1}}, "returns no score; export with --score-mode reconstruction"),
+        ({"score": {"mode": "reconstruction", "smooth": 5}}, "has a smooth, which this example leaves out"),
+        ({"season": {"period_s": 86400}}, "has a season, which this example leaves out"),
+    ],
+    ids=["plain", "fusion", "smoothed", "season"],
+)
+def test_the_triton_client_refuses_models_whose_scores_it_would_get_wrong(changed, reason) -> None:
+    known = {"score": {"mode": "reconstruction", "smooth": 1}, "season": None, "grid": None} | changed
+    words = [sys.executable, "-c", CHECK, str(EXAMPLES), json.dumps(known)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "") if reason is None else reason in done.stderr
+    assert done.stderr.count("\n") == (reason is not None)
 
 
 @pytest.mark.documents

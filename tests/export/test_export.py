@@ -194,6 +194,8 @@ def test_triton_repository_is_written_beside(run_cli, ckpt, out, tmp_path):
     answer = run_cli("export", ckpt, "-o", out, "--engine", "none", "--triton", tmp_path / "triton")
     assert answer.code == 0, answer.err
     assert (tmp_path / "triton" / "anomaly_transformer_onnx" / "1" / "model.onnx").exists()
+    assert "note: the server will return no score" in answer.err
+    assert "export with --score-mode reconstruction" in answer.err
 
 
 @pytest.mark.tensorrt
