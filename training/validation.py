@@ -31,8 +31,8 @@ from training.validation_rows import Floats, Ints, RowsByNetwork, Scored, live_s
 from training.window_scores import measure_normal
 
 MOST_NETWORK_WEIGHT = 2.0
-"""The network relates features to each other, which linear views do not; of one feature it knows less than they do. So
-its two views count by half the number of features, and from four features on as much as the four linear views."""
+"""The network relates features to each other, which linear views do not. So its two views count by half the number of
+features, at least once, and from four features on as much as the four linear views together."""
 
 
 class MeasuredValidation(NamedTuple):
@@ -135,7 +135,7 @@ def _measure_views(learnt: Sequence[Floats], whole: Sequence[Scored], live: Sequ
         ahead=ahead.tolist(),
         whole=scales[0],
         live=scales[1],
-        network_weight=min(len(next_) / 2, MOST_NETWORK_WEIGHT),
+        network_weight=min(max(1.0, len(next_) / 2), MOST_NETWORK_WEIGHT),
     )
 
 
