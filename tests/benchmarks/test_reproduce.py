@@ -115,6 +115,61 @@ def test_swat_is_read_as_its_publishers_lay_it_out(tmp_path: Path, above: str) -
     assert test["FIT101"].to_list() == [2.5, 3.0, 4.0]
 
 
+def test_swat_sheets_saved_with_semicolons_and_as_v0_are_read(tmp_path: Path) -> None:
+    folder = tmp_path / "swat"
+    folder.mkdir()
+    head = "Timestamp;FIT101;LIT101;Normal/Attack\n"
+    (folder / "SWaT_Dataset_Normal_v0.csv").write_text(f"{head}22/12/2015 4:00:00 PM;2,470294;261,5804;Normal\n")
+    (folder / "SWaT_Dataset_Attack_v0.csv").write_text(f"{head}28/12/2015 10:00:00 AM;2,5;522;Attack\n")
+    made = prepare("swat", tmp_path, tmp_path / "work")
+    train, test = (pl.read_parquet(made / f"{part}.parquet") for part in ("train", "test"))
+    assert train.row(0) == (0, "swat", pytest.approx(2.470294), pytest.approx(261.5804))
+    assert test.row(0) == (0, "swat", 2.5, 522.0, 1)
+
+
+def test_swat_is_read_as_benchmarks_pass_it_on(tmp_path: Path) -> None:
+    folder = tmp_path / "swat"
+    folder.mkdir()
+    (folder / "swat_train2.csv").write_text("FIT101,LIT101,Normal/Attack\n0.5,1,0\n0.25,2,0\n")
+    (folder / "swat2.csv").write_text("FIT101,LIT101,Normal/Attack\n1,3,0.0\n2,4,1.0\n")
+    made = prepare("swat", tmp_path, tmp_path / "work")
+    train, test = (pl.read_parquet(made / f"{part}.parquet") for part in ("train", "test"))
+    assert train.columns == ["timestamp", "channel", "FIT101", "LIT101"]
+    assert train["FIT101"].to_list() == [0.5, 0.25]
+    assert test["label"].to_list() == [0, 1]
+    (folder / "swat2.csv").write_text("FIT101,Normal/Attack\n1,2\n")
+    with pytest.raises(DataError, match=r"swat2\.csv: has rows in state '2'"):
+        prepare("swat", tmp_path, tmp_path / "other")
+
+
+@pytest.mark.parametrize("name", ["msl", "smap", "smd"])
+def test_arrays_that_benchmarks_pass_on_are_one_channel(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    rows = np.arange(12, dtype=np.float64).reshape(4, 3)
+    for part, array in (("train", rows), ("test", rows[:2]), ("test_label", np.array([[False], [True]]))):
+        np.save(folder / f"{name.upper()}_{part}.npy", array)
+    made = prepare(name, tmp_path, tmp_path / "work")
+    train, test = (pl.read_parquet(made / f"{part}.parquet") for part in ("train", "test"))
+    assert train.columns == ["timestamp", "channel", "f00", "f01", "f02"]
+    assert train["f02"].to_list() == [2.0, 5.0, 8.0, 11.0]
+    assert (test["channel"].to_list(), test["label"].to_list()) == ([name] * 2, [0, 1])
+    np.save(folder / f"{name.upper()}_test_label.npy", np.array([1]))
+    with pytest.raises(DataError, match="has 1 labels of 2 test rows"):
+        prepare(name, tmp_path, tmp_path / "other")
+    np.save(folder / f"{name.upper()}_train.npy", np.array([{}]))
+    with pytest.raises(DataError, match=r"train\.npy: is not a NumPy file of numbers"):
+        prepare(name, tmp_path, tmp_path / "third")
+
+
+def test_words_among_the_numbers_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "psm").mkdir()
+    for part in ("train", "test", "test_label"):
+        (tmp_path / "psm" / f"{part}.csv").write_text("timestamp_(min),a\n0,1\n1,many\n")
+    with pytest.raises(DataError, match=r"train\.csv: has values that are not numbers"):
+        prepare("psm", tmp_path, tmp_path / "work")
+
+
 def test_a_swat_file_without_states_is_refused(tmp_path: Path) -> None:
     (tmp_path / "swat").mkdir()
     (tmp_path / "swat" / "SWaT_Dataset_Normal_v1.csv").write_text("a,b\n1,2\n")
