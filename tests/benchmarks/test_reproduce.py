@@ -456,11 +456,12 @@ def test_commands_write_results_and_a_report(
     assert "### Main results: MSL" in text
     assert "| 93.6 |" not in text  # the paper's, of networks of its size
     assert "| THOC | quoted, not run | 89.7 |" in text
-    assert "| THOC | quoted, not run | 89.7 |" in text
     assert "| PCA | its own |" in text
     assert "*an alarm on every 100th row*" in text
     assert "## Adjacent associations" in text
-    assert "No results yet of: published, criterion" in text
+    assert "| `main` | reduced, 1 seed | - | - | - |" in text
+    assert "| `published` | - | - | - | - |" in text
+    assert "- No results yet of: ucr." in text
     again = tmp_path / "again.md"
     run(monkeypatch, "report", "--results", results, "--out", again)
     assert again.read_bytes() == page.read_bytes()
@@ -518,6 +519,34 @@ def test_documents_quote_chance_from_its_results() -> None:
     for dataset, of in found["main"].items():  # the tables' own line is that of the same ten seeds
         random = next(row for row in found["chance"][dataset]["rows"] if row["variant"] == "random")
         assert of["chance"]["random"]["pa_f1"] == pytest.approx(random["figures"]["pa_f1"], abs=0.01)
+
+
+def test_the_readme_quotes_stored_results() -> None:
+    readme = (report.ROOT / "README.md").read_text(encoding="utf-8")
+    kept = {name: json.loads((report.RESULTS / f"{name}.json").read_text()) for name in ("quality", "live_quality")}
+    groups = kept["live_quality"]["groups"]
+    lines = {
+        "**default**": "default: fusion",
+        "the same fusion without a network": "fusion without a network",
+        "shape view alone (the earlier default)": "network: shape",
+        "moving average of 51 rows": "moving average 51",
+        "PCA": "PCA",
+        "IsolationForest": "IsolationForest",
+        "the paper's score": "paper's score",
+    }
+    for label, name in lines.items():
+        row = next(line for line in readme.splitlines() if line.startswith(f"| {label} |"))
+        found = kept["quality"]["means"][name]["vus_pr"]
+        quoted = [float(cell) for cell in row.split("|")[2:-1]]
+        assert quoted == pytest.approx([found[group] for group in groups], abs=0.0501), label
+    plain = " ".join(readme.split())
+    ratios = {delay: [of["live_to_whole"][delay] for of in groups.values()] for delay in ("delay 0", "delay 25")}
+    least, most = ([f"{bound(of):.2f}" for of in ratios.values()] for bound in (min, max))
+    assert f"{least[0]} to {most[0]} of the VUS-PR; with `--delay 25` {least[1]} to {most[1]}" in plain
+    main = report.read_results(report.RESULTS)["main"]["msl"]
+    f1 = {row["mode"]: row["figures"]["f1"] for row in main["rows"]}["published"]
+    assert f"an F1 of {f1:.1f} % on MSL, as random scores do" in plain
+    assert f1 == pytest.approx(main["chance"]["random"]["f1"], abs=0.1)
 
 
 def test_the_readme_quotes_the_measured_growth_of_the_cost() -> None:
