@@ -179,6 +179,19 @@ def _section(name: str, title: str, results: dict[str, dict[str, Any]]) -> Itera
             lines += _only_quoted({row["variant"] for row in others}, dataset)
         lines += _chance(found)
         yield table(["", "score", "the paper's point-adjusted F1", *HEADINGS], lines)
+        if name == "leaking" and _same_networks(found["rows"]):
+            yield paragraph(
+                "Early stopping had no effect here: both networks rank the test rows alike, as training ended with its "
+                "last epoch either way. What differs is the threshold."
+            )
+
+
+def _same_networks(rows: list[dict[str, Any]]) -> bool:
+    """The training that leaks ended like the one that does not."""
+    clean, leaks = (
+        [row["figures"]["vus_pr"] for row in rows if row["variant"] == label] for label in ("no leak", LEAKING)
+    )
+    return clean == leaks
 
 
 def _leaking(found: dict[str, Any]) -> Iterator[list[str]]:

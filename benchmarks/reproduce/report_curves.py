@@ -84,8 +84,8 @@ def _sigma(found: dict[str, Any]) -> Iterator[str]:
     yield "### Sigma\n"
     yield paragraph(
         "The learned scale of test rows, mean over the heads, by layer: medians, and how often sigma of an abnormal "
-        "point is smaller than that of a normal one (50 % is chance). The paper shows examples only, in which "
-        "anomalies have a smaller sigma. First seed."
+        "point is smaller than that of a normal one (50 % is chance). The paper says that anomalies generally have a "
+        "smaller sigma, and shows examples. First seed."
     )
     yield picture("sigma")
     lines = []
