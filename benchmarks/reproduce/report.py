@@ -181,8 +181,8 @@ def _section(name: str, title: str, results: dict[str, dict[str, Any]]) -> Itera
         yield table(["", "score", "the paper's point-adjusted F1", *HEADINGS], lines)
         if name == "leaking" and _same_networks(found["rows"]):
             yield paragraph(
-                "Early stopping had no effect here: both networks rank the test rows alike, as training ended with its "
-                "last epoch either way. What differs is the threshold."
+                "Early stopping had no effect here: both networks rank the test rows alike. What differs is the "
+                "threshold."
             )
 
 
