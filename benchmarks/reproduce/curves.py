@@ -27,6 +27,7 @@ from training.validation_rows import one_per_row
 
 DECADES = tuple(range(-8, 3))
 """Edges of the intervals of scores, powers of ten."""
+AREAS = ("area", "pa_area")
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Quantiles of sigma."""
 
@@ -54,9 +55,6 @@ def run_curves(dataset: str, size: str, seeds: Sequence[int], data: Path, work: 
         "sigma": compare(sigma_of(checkpoints[0].network(), checkpoints[0].scaler, folder), truth.labels),
         "intervals": {mode: count(first.scores(mode, training), dataset) for mode in STRATEGIES},
     }
-
-
-AREAS = ("area", "pa_area")
 
 
 def roc_points(validation: Floats, test: Floats, labels: NDArray[np.bool_]) -> list[dict[str, float]]:

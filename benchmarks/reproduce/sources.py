@@ -84,10 +84,10 @@ def _psm(folder: Path, _: str) -> dict[str, pl.DataFrame]:
     if labels.height != test.height:
         raise DataError(f"{folder}: test_label.csv has {labels.height} rows, test.csv {test.height}; fetch both again")
     columns = train.columns[1:]
-    frames = {
-        part: laid_out(np.nan_to_num(_numbers(frame.select(columns), folder / f"{part}.csv")), columns, "psm")
-        for part, frame in (("train", train), ("test", test))
-    }
+    frames = {}
+    for part, frame in (("train", train), ("test", test)):
+        values = _numbers(frame.select(columns), folder / f"{part}.csv")
+        frames[part] = laid_out(np.nan_to_num(values, posinf=np.inf, neginf=-np.inf), columns, "psm")
     frames["test"] = frames["test"].with_columns(label=labels[labels.columns[-1]].cast(pl.UInt8))
     return frames
 
@@ -128,9 +128,10 @@ def _array_path(folder: Path, part: str) -> Path:
 
 def _read_array(path: Path) -> NDArray[np.float32]:
     try:
-        return np.load(path, allow_pickle=False).astype(np.float32)
+        found: NDArray[np.float32] = np.load(path, allow_pickle=False).astype(np.float32)
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: is not a NumPy file of numbers ({str(error).splitlines()[0]})") from None
+    return found
 
 
 def _smd_any(folder: Path, series: str) -> dict[str, pl.DataFrame]:

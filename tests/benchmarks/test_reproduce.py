@@ -59,7 +59,7 @@ def test_psm_is_read_as_its_publishers_lay_it_out(tmp_path: Path) -> None:
     folder = tmp_path / "psm"
     folder.mkdir()
     (folder / "train.csv").write_text("timestamp_(min),feature_0,feature_1\n0.0,0.5,\n1.0,0.25,1\n")
-    (folder / "test.csv").write_text("timestamp_(min),feature_0,feature_1\n2,0.75,2\n3,1.5,3\n4,0,4\n")
+    (folder / "test.csv").write_text("timestamp_(min),feature_0,feature_1\n2,0.75,\n3,1.5,\n4,0,\n")
     (folder / "test_label.csv").write_text("timestamp_(min),label\n2,0\n3,1\n4,0\n")
     made = prepare("psm", tmp_path, tmp_path / "work")
     train, test = (pl.read_parquet(made / f"{part}.parquet") for part in ("train", "test"))
@@ -67,6 +67,7 @@ def test_psm_is_read_as_its_publishers_lay_it_out(tmp_path: Path) -> None:
     assert train.rows() == [(0, "psm", 0.5, 0.0), (1, "psm", 0.25, 1.0)]  # missing: 0, as published
     assert test["label"].to_list() == [0, 1, 0]
     assert test["feature_0"].to_list() == [0.75, 1.5, 0.0]
+    assert test["feature_1"].to_list() == [0.0] * 3  # a column without any value
 
 
 def test_smd_is_read_as_its_publishers_lay_it_out(tmp_path: Path) -> None:
