@@ -22,8 +22,11 @@ NOTES = {
 COLUMNS = ("pa_f1", "f1", "vus_pr", "vus_pr_channels", "flagged")
 HEADINGS = ("point-adjusted F1", "F1, not adjusted", "VUS-PR", "VUS-PR per channel", "rows flagged")
 
-OTHERS = ("ucr", "width_cost")
-"""Results of other benchmarks that the page shows."""
+OTHERS = {
+    "ucr": "accuracy on all series of UCR, beside Sub-PCA (`python -m benchmarks.ucr --size tiny`)",
+    "width_cost": "memory and time by width, and its figure (`python -m benchmarks.width_cost`)",
+}
+"""Other benchmarks whose results the page shows."""
 
 WANTED = ("msl", "smap", "smd", "generated")
 """Data sets that every table is wanted on, at the paper's size."""
@@ -316,9 +319,12 @@ def _not_run(results: dict[str, dict[str, Any]]) -> Iterator[str]:
     lines = [[f"`{name}`", *(_ran(results.get(name, {}).get(dataset)) for dataset in WANTED)] for name in names]
     yield table(["table", *(NAMES[dataset] for dataset in WANTED)], lines)
     notes = [f"- No results yet of: {name}." for name in ("ucr", "baselines", "chance") if name not in results]
+    notes += [f"- Not run: {what}." for name, what in OTHERS.items() if f"benchmarks.{name}" not in results]
+    if without := [NAMES[name] for name in ("msl", "smap", "smd") if name not in results.get("curves", {})]:
+        notes.append(f"- Figures of {', '.join(without)}: not made; they need the networks, which are not stored.")
     data = {dataset for name in TABLES for dataset in results.get(name, {})}
-    if without := [NAMES[dataset] for dataset in ("psm", "swat") if dataset not in data]:
-        notes.append(f"- {' and '.join(without)}: the data are not here.")
+    if absent := [NAMES[dataset] for dataset in ("psm", "swat") if dataset not in data]:
+        notes.append(f"- {' and '.join(absent)}: the data are not here.")
     notes += [
         "- SMD: 19 of the 28 machines are here.",
         "- The loaders take the layouts in which PSM, SWaT and SMD are published or passed on (`python -m "
