@@ -7,14 +7,16 @@
     python -m benchmarks.reproduce baselines --data DATA --work WORK     (needs benchmarks/reproduce/requirements.txt)
     python -m benchmarks.reproduce report
 
-Tables: main, published, criterion, strategy, prior, distance, layers-used, depth, width, window, lambda, threshold,
-contrast, floor, ucr; baselines are other detectors beside them, chance are scores that never read the data. Each writes
-benchmarks/results/reproduce_TABLE.json, data set by data set; `report` makes docs/reproduction.md of these files.
+Tables: main, published, leaking, criterion, strategy, prior, distance, layers-used, depth, width, window, heads,
+lambda, threshold, contrast, floor, ucr; baselines are other detectors beside them, chance are scores that never read
+the data, curves are what the paper shows as figures. Each writes benchmarks/results/reproduce_TABLE.json, data set by
+data set; `report` makes docs/reproduction.md of these files, `python -m benchmarks.reproduce.figures` its figures.
 
 DATA has a folder per data set. msl, smap, smd, asd: train.parquet and test.parquet with `timestamp`, `channel`, the
 features and, in test, `label`. ucr: NAME.parquet and metadata.csv. psm: train.csv, test.csv, test_label.csv. swat: the
-publishers' sheets saved as SWaT_Dataset_Normal_v1.csv and SWaT_Dataset_Attack_v0.csv. smd also as published: train/,
-test/ and test_label/ with machine-1-1.txt and so on. `generated` (NeurIPS-TS) needs no file.
+publishers' sheets saved as SWaT_Dataset_Normal_v1.csv (or v0) and SWaT_Dataset_Attack_v0.csv, or swat_train2.csv and
+swat2.csv. smd also as published: train/, test/ and test_label/ with machine-1-1.txt and so on. msl, smap and smd also
+as NAME_train.npy, NAME_test.npy and NAME_test_label.npy. `generated` (NeurIPS-TS) needs no file.
 
 WORK keeps every training and its outputs: trainings that tables share are made once, and a run that was stopped
 (Ctrl-C) goes on from there with the same command. Use one WORK per DATA.
@@ -32,6 +34,7 @@ from at_infer.errors import AtInferError, ConfigError
 from at_infer.interrupt import signals_as_ctrl_c
 from at_infer.output import atomic_path
 from benchmarks.reproduce.baselines import run_baselines
+from benchmarks.reproduce.curves import run_curves
 from benchmarks.reproduce.floor import run_floor, training_at
 from benchmarks.reproduce.measures import Truth, chance_spread
 from benchmarks.reproduce.paper import ratio_of
@@ -41,7 +44,7 @@ from benchmarks.reproduce.tables import TABLES, run_contrast, run_table, run_ucr
 from benchmarks.reproduce.trainings import SIZES
 from training.device import flush_denormals
 
-COMMANDS = (*TABLES, "contrast", "floor", "ucr", "baselines", "chance", "report")
+COMMANDS = (*TABLES, "contrast", "curves", "floor", "ucr", "baselines", "chance", "report")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -68,6 +71,8 @@ def run(args: argparse.Namespace) -> None:
             found = {"ratio": ratio, "test": truth.describe(), "rows": chance_spread(truth, ratio)}
         elif args.table == "floor":
             found = run_floor(dataset, training_at(dataset, args.size), seeds, args.data, args.work)
+        elif args.table == "curves":
+            found = run_curves(dataset, args.size, seeds, args.data, args.work)
         elif args.table == "baselines":
             found = run_baselines(dataset, args.data, args.work)
         else:

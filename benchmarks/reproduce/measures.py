@@ -51,14 +51,15 @@ def measure(scores: Floats, alarms: NDArray[np.bool_], truth: Truth) -> Figures:
     kept = {name: 100 * (found[name] or 0.0) for name in KEPT}
     ends = np.cumsum(truth.channel_rows)
     of_channels = [
-        _vus_pr(scores[end - rows : end], labels)
+        vus_pr(scores[end - rows : end], labels)
         for end, rows in zip(ends, truth.channel_rows, strict=True)
         if (labels := truth.labels[end - rows : end]).any() and not labels.all()
     ]
     return kept | {"vus_pr_channels": float(np.mean(of_channels)), "flagged": 100 * float(alarms.mean())}
 
 
-def _vus_pr(scores: Floats, labels: NDArray[np.bool_]) -> float:
+def vus_pr(scores: Floats, labels: NDArray[np.bool_]) -> float:
+    """In percent."""
     return 100 * volumes(scores, labels, runs(labels), rank(scores, labels, THRESHOLDS).samples).pr
 
 

@@ -56,6 +56,7 @@ class Scored:
 
     training: Training
     validation: Outputs
+    """Of the training rows, if early stopping used the test rows: the published code has no others."""
     test: Outputs
 
 
@@ -65,7 +66,9 @@ def scored(training: Training, folder: Path, work: Path) -> Scored:
     if not path.exists():
         checkpoint = trained(training, folder, work)
         network = checkpoint.network()
-        part = features(folder, training.window).validation
+        leaks = training.early_stopping is not None
+        data = features(folder, training.window, early_stopping=training.early_stopping)
+        part = data.train if leaks else data.validation
         validation = window_outputs(network, part.values, part.starts, training)
         rows = pl.read_parquet(folder / "test.parquet").drop(*KEYS, "label").to_numpy().astype(np.float32)
         mean, scale = (np.asarray(v, np.float32) for v in (checkpoint.scaler.mean, checkpoint.scaler.scale))

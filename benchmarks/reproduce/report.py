@@ -1,50 +1,35 @@
 """docs/reproduction.md from the results: the paper's figure, ours and chance's, each with its protocol."""
 
 import json
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks.reproduce import paper
-from benchmarks.reproduce.tables import TABLES
+from benchmarks.reproduce.markdown import MODES, NAMES, counted, paragraph, table
+from benchmarks.reproduce.report_curves import accuracy, curves
+from benchmarks.reproduce.tables import LEAKING, TABLES
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 DOCUMENT = ROOT / "docs" / "reproduction.md"
 
-NAMES = {
-    "msl": "MSL",
-    "smap": "SMAP",
-    "smd": "SMD",
-    "asd": "ASD",
-    "psm": "PSM",
-    "swat": "SWaT",
-    "generated": "NeurIPS-TS",
-}
 NOTES = {
     "smd": "The paper's figure is for all 28 machines, ours for the available ones; the two are not comparable.",
     "generated": "Generated; the paper shows its own NeurIPS-TS results only as bars.",
     "asd": "Not one of the paper's data sets.",
 }
-MODES = {
-    "published": "published: softmax(-50 AssDis) x error",
-    "paper": "paper: softmax(-AssDis) x error",
-    "reconstruction": "reconstruction: error",
-    "discrepancy": "discrepancy: softmax(-AssDis)",
-    "addition": "addition: softmax(-AssDis) + error",
-}
 COLUMNS = ("pa_f1", "f1", "vus_pr", "vus_pr_channels", "flagged")
 HEADINGS = ("point-adjusted F1", "F1, not adjusted", "VUS-PR", "VUS-PR per channel", "rows flagged")
 
-WANTED = {
-    "main": ("msl", "smap", "smd", "asd", "generated"),
-    "criterion": ("msl", "generated"),
-    "strategy": ("msl", "generated"),
-    "contrast": ("msl", "generated"),
-    "baselines": ("msl", "smap", "smd", "asd", "generated"),
+OTHERS = {
+    "ucr": "accuracy on all series of UCR, beside Sub-PCA (`python -m benchmarks.ucr --size tiny`)",
+    "width_cost": "memory and time by width, and its figure (`python -m benchmarks.width_cost`)",
 }
-"""Data sets that a table is not complete without."""
+"""Other benchmarks whose results the page shows."""
+
+WANTED = ("msl", "smap", "smd", "generated")
+"""Data sets that every table is wanted on, at the paper's size."""
 
 INTRODUCTION = """# Reproduction of the paper's tables
 
@@ -63,6 +48,7 @@ How to read it:
   in the paper. Every test row is scored. Nothing was chosen with test labels or test scores.
 - **Protocol of the paper's figures**: the paper describes the same, but its published code takes the threshold from a
   percentile over training and test scores together and uses the test set for early stopping ([method.md](method.md)).
+  Lines that do the same begin with **LEAKS**; they show what the protocol is worth, and are no results.
 - **Loss**: means of squared errors and of AssDis, as in the published code. Equation 4 has sums, so its lambda is ours
   times the number of features ([method.md](method.md#choices-of-this-project)).
 - **"Trained as published"** changes only how heads are compared (one line also uses overlapping windows). Learning
@@ -74,7 +60,7 @@ How to read it:
 - **Score modes**: `published` is the formula of the published code, `paper` that of the paper. Both correspond to the
   paper's "association-based criterion".
 - **Size**: each table states the size of its networks. `full` is the paper's, `short` the same network with fewer
-  epochs, `reduced` a smaller one. The paper's figures are shown only for networks of its size.
+  epochs, `reduced` and `tiny` are smaller ones. The paper's figures are shown only for networks of its size.
 """
 
 
@@ -84,18 +70,23 @@ def read_results(folder: Path) -> dict[str, dict[str, Any]]:
     for path in sorted(folder.glob("reproduce_*.json")):
         content = json.loads(path.read_text(encoding="utf-8"))
         found[content["table"]] = content["datasets"]
+    for name in OTHERS:
+        if (path := folder / f"{name}.json").exists():
+            found[f"benchmarks.{name}"] = json.loads(path.read_text(encoding="utf-8"))
     return found
 
 
 def document(results: dict[str, dict[str, Any]]) -> str:
     """The whole page."""
     parts = [INTRODUCTION, *_glance(results), *_chance_spread(results.get("chance", {}))]
-    for name, table in TABLES.items():
-        parts += _section(name, table.title, results)
+    for name, of in TABLES.items():
+        parts += _section(name, of.title, results)
         if name == "strategy":
             parts += _contrast(results.get("contrast", {}))
     parts += _floor(results.get("floor", {}))
+    parts += curves(results)
     parts += _ucr(results.get("ucr", {}))
+    parts += accuracy(results.get("benchmarks.ucr", {}))
     parts += _not_run(results)
     return "\n".join(parts)
 
@@ -110,13 +101,13 @@ def _glance(results: dict[str, dict[str, Any]]) -> Iterator[str]:
     if not lines:
         return
     yield "## At a glance\n"
-    yield _paragraph(
+    yield paragraph(
         "Score mode `published`, threshold from validation scores. Where an alarm on every Nth row, which never reads "
         "the data, scores as high as the network, the figure says nothing about the network."
     )
     adjusted = [f"point-adjusted F1: {who}" for who in ("the paper", "ours", "random", "every Nth row")]
     others = [f"{what}: {who}" for what in ("F1, not adjusted", "VUS-PR") for who in ("ours", "random")]
-    yield _table(["data set, size", *adjusted, *others], lines)
+    yield table(["data set, size", *adjusted, *others], lines)
 
 
 def _glance_line(label: str, dataset: str, found: dict[str, Any]) -> list[str]:
@@ -132,7 +123,7 @@ def _chance_spread(datasets: dict[str, Any]) -> Iterator[str]:
     if not datasets:
         return
     yield "## Scores that never read the data\n\n`python -m benchmarks.reproduce chance`\n"
-    yield _paragraph("Means and standard deviations over ten seeds, or over ten offsets, at the paper's r.")
+    yield paragraph("Means and standard deviations over ten seeds, or over ten offsets, at the paper's r.")
     lines = []
     for dataset, found in datasets.items():
         nth = f"every {round(1 / found['ratio'])}th row"
@@ -140,7 +131,7 @@ def _chance_spread(datasets: dict[str, Any]) -> Iterator[str]:
             figures, spread = row["figures"], row["spread"]
             cells = [f"{figures[name]:.1f} ± {spread[name]:.1f}" for name in ("pa_f1", "f1")]
             lines.append([NAMES.get(dataset, dataset), "random" if row["variant"] == "random" else nth, *cells])
-    yield _table(["data set", "score", *HEADINGS[:2]], lines)
+    yield table(["data set", "score", *HEADINGS[:2]], lines)
 
 
 def _floor(datasets: dict[str, Any]) -> Iterator[str]:
@@ -148,23 +139,23 @@ def _floor(datasets: dict[str, Any]) -> Iterator[str]:
     if not datasets:
         return
     yield "## The floor inside the logarithms of AssDis\n\n`python -m benchmarks.reproduce floor`\n"
-    yield _paragraph(
+    yield paragraph(
         "P underflows. It is clamped to at least 1e-8 inside the logarithm (`--head-rule paper`), or log P is computed "
         "from sigma without a floor (`--head-rule exact`). Networks are trained with the floor. The rank correlation "
         "is that of AssDis with and without it."
     )
     for dataset, found in datasets.items():
         yield f"### The floor inside the logarithms of AssDis: {NAMES.get(dataset, dataset)}\n"
-        yield _paragraph(
+        yield paragraph(
             f"{found['width']} wide, {found['layers']} layers, up to {found['epochs']} epochs; "
-            f"{_counted(len(found['seeds']), 'seed')}. r = {100 * found['ratio']:g} %."
+            f"{counted(len(found['seeds']), 'seed')}. r = {100 * found['ratio']:g} %."
         )
         lines = [
             [row["variant"], row["score"], *_figures(row["figures"], row["spread"]), *_assdis(row)]
             for row in found["rows"]
         ]
         lines += [[label, score, *cells, "", ""] for label, score, _, *cells in _chance(found)]
-        yield _table(["network", "score", *HEADINGS, "AssDis: least, median, most", "rank correlation"], lines)
+        yield table(["network", "score", *HEADINGS, "AssDis: least, median, most", "rank correlation"], lines)
 
 
 def _assdis(row: dict[str, Any]) -> list[str]:
@@ -185,11 +176,33 @@ def _section(name: str, title: str, results: dict[str, dict[str, Any]]) -> Itera
             for of_paper in [quoted(name, row["variant"], row["mode"], dataset, found["size"])]
         ]
         if name == "main":
+            lines += _leaking(results.get("leaking", {}).get(dataset, {}))
             others = results.get("baselines", {}).get(dataset, {}).get("rows", [])
             lines += [_baseline(row, dataset) for row in others]
             lines += _only_quoted({row["variant"] for row in others}, dataset)
         lines += _chance(found)
-        yield _table(["", "score", "the paper's point-adjusted F1", *HEADINGS], lines)
+        yield table(["", "score", "the paper's point-adjusted F1", *HEADINGS], lines)
+        if name == "leaking" and _same_networks(found["rows"]):
+            yield paragraph(
+                "Early stopping had no effect here: both networks rank the test rows alike. What differs is the "
+                "threshold."
+            )
+
+
+def _same_networks(rows: list[dict[str, Any]]) -> bool:
+    """The training that leaks ended like the one that does not."""
+    clean, leaks = (
+        [row["figures"]["vus_pr"] for row in rows if row["variant"] == label] for label in ("no leak", LEAKING)
+    )
+    return clean == leaks
+
+
+def _leaking(found: dict[str, Any]) -> Iterator[list[str]]:
+    """The published code's protocol, of a network of its own size."""
+    for row in found.get("rows", []):
+        if row["variant"] == LEAKING:
+            of = f"{row['variant']}; {found['size'].partition(',')[0]}, {counted(len(found['seeds']), 'seed')}"
+            yield [f"**{of}**", _score(row), "", *_figures(row["figures"], row["spread"])]
 
 
 def quoted(table: str, variant: str, mode: str, dataset: str, size: str) -> float | None:
@@ -198,7 +211,7 @@ def quoted(table: str, variant: str, mode: str, dataset: str, size: str) -> floa
 
 
 def _of_paper_size(size: str) -> bool:
-    return not size.startswith("reduced")
+    return size.startswith(("full", "short"))
 
 
 def _score(row: dict[str, Any]) -> str:
@@ -210,11 +223,11 @@ def _setting(dataset: str, found: dict[str, Any]) -> str:
     seeds = len(found["seeds"])
     text = (
         f"{test['rows']:,} test rows, {test['anomalous_rows']:,} of them in {test['segments']} anomalies, "
-        f"{_counted(test['channels'], 'channel')}. Networks of size {found['size']}; {_counted(seeds, 'seed')}."
+        f"{counted(test['channels'], 'channel')}. Networks of size {found['size']}; {counted(seeds, 'seed')}."
     )
     if "ratio" in found:
         text += f" r = {100 * found['ratio']:g} %."
-    return _paragraph(f"{text} {NOTES[dataset]}" if dataset in NOTES else text)
+    return paragraph(f"{text} {NOTES[dataset]}" if dataset in NOTES else text)
 
 
 def _baseline(row: dict[str, Any], dataset: str) -> list[str]:
@@ -244,7 +257,7 @@ def _contrast(datasets: dict[str, Any]) -> Iterator[str]:
     if not datasets:
         return
     yield "## Adjacent associations\n\n`python -m benchmarks.reproduce contrast`\n"
-    yield _paragraph(
+    yield paragraph(
         "Mean weight of the series association between a point and the points just before and after it, over heads and "
         "layers, for abnormal and normal test rows. Uniform attention over a window of 100 gives 1 %. The paper does "
         "not say which points it counts as adjacent. A contrast above 1 means that anomalies attend to "
@@ -268,7 +281,7 @@ def _contrast(datasets: dict[str, Any]) -> Iterator[str]:
                     f"{ours['contrast']:.2f}",
                 ]
             )
-        yield _table(
+        yield table(
             [
                 "strategy",
                 *(f"{who} {what}" for who in ("paper:", "ours:") for what in ("abnormal", "normal", "contrast")),
@@ -283,32 +296,49 @@ def _ucr(datasets: dict[str, Any]) -> Iterator[str]:
     found = datasets["ucr"]
     yield "## UCR archive\n\n`python -m benchmarks.reproduce ucr`\n"
     count, at_hand = len(found["series"]), found["series_in_archive"]
-    yield _paragraph(
+    yield paragraph(
         f"{count} of the {at_hand} available series, evenly spaced (the archive has 250). One network per series, of "
-        f"size {found['size']}; {_counted(len(found['seeds']), 'seed')}. r = {100 * found['ratio']:g} %. Precision and "
+        f"size {found['size']}; {counted(len(found['seeds']), 'seed')}. r = {100 * found['ratio']:g} %. Precision and "
         "recall are means over the series, and F1 is computed from them, as in the paper."
     )
     lines = [[row["variant"], MODES[row["mode"]], "", *_figures(row["figures"], None)] for row in found["rows"]]
     lines += [[name, "quoted, not run", _quoted(cell.f1), *([""] * len(COLUMNS))] for name, cell in paper.UCR.items()]
     lines += _chance(found)
-    yield _table(["", "score", "the paper's point-adjusted F1", *HEADINGS], lines)
+    yield table(["", "score", "the paper's point-adjusted F1", *HEADINGS], lines)
 
 
 def _not_run(results: dict[str, dict[str, Any]]) -> Iterator[str]:
-    absent = [name for name in (*TABLES, "contrast", "floor", "ucr", "baselines", "chance") if name not in results]
+    """Which tables have results on which data, at which size, and what the page lacks for other reasons."""
+    yield "## What was run, and what was not\n"
+    yield paragraph(
+        "Size and number of seeds per table; a dash is not run. Wanted is `full` with three seeds everywhere. All "
+        "networks were trained on CPUs. The command under each heading runs what is missing "
+        "(`--datasets`, `--size full`, `--seeds 3`), and goes on where it was stopped."
+    )
+    names = [name for name in (*TABLES, "contrast", "floor", "curves") if name != "ucr"]
+    lines = [[f"`{name}`", *(_ran(results.get(name, {}).get(dataset)) for dataset in WANTED)] for name in names]
+    yield table(["table", *(NAMES[dataset] for dataset in WANTED)], lines)
+    notes = [f"- No results yet of: {name}." for name in ("ucr", "baselines", "chance") if name not in results]
+    notes += [f"- Not run: {what}." for name, what in OTHERS.items() if f"benchmarks.{name}" not in results]
+    if without := [NAMES[name] for name in ("msl", "smap", "smd") if name not in results.get("curves", {})]:
+        notes.append(f"- Figures of {', '.join(without)}: not made; they need the networks, which are not stored.")
     data = {dataset for name in TABLES for dataset in results.get(name, {})}
-    without = [NAMES[dataset] for dataset in ("psm", "swat") if dataset not in data]
-    lines = [f"- No results yet of: {', '.join(absent)}."] if absent else []
-    for name, wanted in WANTED.items():
-        missing = [NAMES[dataset] for dataset in wanted if dataset not in results.get(name, {})]
-        if missing and name not in absent:
-            lines.append(f"- `{name}` has no results yet on {', '.join(missing)}.")
-    if without:
-        lines.append(
-            f"- {' and '.join(without)}: data not available; the loaders were tested on small files of that layout."
-        )
-    if lines:
-        yield "## What was not run\n\n" + "\n".join(lines) + "\n"
+    if absent := [NAMES[dataset] for dataset in ("psm", "swat") if dataset not in data]:
+        notes.append(f"- {' and '.join(absent)}: the data are not here.")
+    notes += [
+        "- SMD: 19 of the 28 machines are here.",
+        "- The loaders take the layouts in which PSM, SWaT and SMD are published or passed on (`python -m "
+        "benchmarks.reproduce --help`); they were tested on generated files of these layouts, never on the data.",
+        '- Methods marked "quoted, not run" were not run.',
+    ]
+    yield "\n".join(notes) + "\n"
+
+
+def _ran(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return "-"
+    size = found["size"].partition(":")[0] if "size" in found else f"{found['width']} wide"
+    return f"{size}, {counted(len(found['seeds']), 'seed')}"
 
 
 def _figures(figures: dict[str, float] | None, spread: dict[str, float] | None) -> list[str]:
@@ -317,19 +347,5 @@ def _figures(figures: dict[str, float] | None, spread: dict[str, float] | None) 
     return [f"{figures[name]:.1f}" + ("" if spread is None else f" ± {spread[name]:.1f}") for name in COLUMNS]
 
 
-def _paragraph(text: str) -> str:
-    return textwrap.fill(text, 120) + "\n"
-
-
 def _quoted(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")
-
-
-def _table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    words = 2 if headings[1] == "score" else 1
-    rows = [headings, ["---"] * words + ["---:"] * (len(headings) - words), *lines]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"

@@ -1,8 +1,8 @@
 """Labelled data sets, each brought to one layout: train.parquet, test.parquet and perhaps validation.parquet.
 
-`train.parquet` has `timestamp`, `channel` and the features, `test.parquet` also `label`. MSL, SMAP, SMD and ASD come in
-that layout, UCR close to it; PSM, SWaT and, if there is no Parquet, SMD are read as their publishers lay them out;
-NeurIPS-TS is generated.
+`train.parquet` has `timestamp`, `channel` and the features, `test.parquet` also `label`. MSL, SMAP, SMD and ASD may
+come in that layout, UCR close to it. PSM, SWaT and SMD are read as their publishers lay them out; MSL, SMAP, SMD and
+SWaT also as benchmarks pass them on (NAME_train.npy; swat_train2.csv). NeurIPS-TS is generated.
 """
 
 import csv
@@ -20,7 +20,14 @@ from at_infer.output import atomic_path
 
 KEYS = ("timestamp", "channel")
 LAID_OUT = ("msl", "smap", "smd", "asd")
-SWAT_FILES = ("SWaT_Dataset_Normal_v1.csv", "SWaT_Dataset_Attack_v0.csv")
+ARRAYS = ("msl", "smap", "smd")
+"""Passed on as one array per part, with the channels one after another."""
+SWAT_PASSED_ON = ("swat_train2.csv", "swat2.csv")
+SWAT_FILES = (
+    ("SWaT_Dataset_Normal_v1.csv", "SWaT_Dataset_Attack_v0.csv"),
+    ("SWaT_Dataset_Normal_v0.csv", "SWaT_Dataset_Attack_v0.csv"),
+)
+"""v1 has the 495,000 rows that the paper counts; v0 begins half an hour earlier."""
 SWAT_STATE = "Normal/Attack"
 
 
@@ -32,7 +39,7 @@ def names(data: Path) -> list[str]:
 
 def prepare(name: str, data: Path, work: Path) -> Path:
     """The folder of a data set; what needs converting is converted once, into `work`."""
-    if name in LAID_OUT and not (name == "smd" and (data / "smd" / "train").is_dir()):
+    if name in LAID_OUT and not _as_published(name, data / name):
         folder = data / name
         for part in ("train", "test"):
             if not (folder / f"{part}.parquet").is_file():
@@ -52,6 +59,14 @@ def prepare(name: str, data: Path, work: Path) -> Path:
     return folder
 
 
+def _as_published(name: str, folder: Path) -> bool:
+    """Not in this project's layout, but in one of those that are converted."""
+    if (folder / "train.parquet").is_file():
+        return False
+    arrays = name in ARRAYS and _array_path(folder, "train").is_file()
+    return arrays or (name == "smd" and (folder / "train").is_dir())
+
+
 def ucr_series(data: Path) -> list[str]:
     """Names of the series of the archive, in its order."""
     return [row["name"] for row in _ucr_metadata(data / "ucr")]
@@ -69,10 +84,10 @@ def _psm(folder: Path, _: str) -> dict[str, pl.DataFrame]:
     if labels.height != test.height:
         raise DataError(f"{folder}: test_label.csv has {labels.height} rows, test.csv {test.height}; fetch both again")
     columns = train.columns[1:]
-    frames = {
-        part: laid_out(frame.select(columns).cast(pl.Float32).fill_null(0).fill_nan(0).to_numpy(), columns, "psm")
-        for part, frame in (("train", train), ("test", test))
-    }
+    frames = {}
+    for part, frame in (("train", train), ("test", test)):
+        values = _numbers(frame.select(columns), folder / f"{part}.csv")
+        frames[part] = laid_out(np.nan_to_num(values, posinf=np.inf, neginf=-np.inf), columns, "psm")
     frames["test"] = frames["test"].with_columns(label=labels[labels.columns[-1]].cast(pl.UInt8))
     return frames
 
@@ -82,7 +97,7 @@ def _smd(folder: Path, _: str) -> dict[str, pl.DataFrame]:
     frames: dict[str, list[pl.DataFrame]] = {"train": [], "test": []}
     for path in sorted((folder / "train").glob("machine-*.txt"), key=lambda p: [int(n) for n in p.stem.split("-")[1:]]):
         for part, kept in frames.items():
-            values = _read_csv(folder / part / path.name, named=False).cast(pl.Float32).to_numpy()
+            values = _numbers(_read_csv(folder / part / path.name, named=False), folder / part / path.name)
             kept.append(laid_out(values, [f"f{i:02}" for i in range(values.shape[1])], path.stem))
         labels = _read_csv(folder / "test_label" / path.name, named=False).to_series()
         if len(labels) != frames["test"][-1].height:
@@ -96,21 +111,69 @@ def _smd(folder: Path, _: str) -> dict[str, pl.DataFrame]:
     return {part: pl.concat(kept) for part, kept in frames.items()}
 
 
+def _arrays(folder: Path, _: str) -> dict[str, pl.DataFrame]:
+    """NAME_train.npy, NAME_test.npy, NAME_test_label.npy: all channels as one, as nothing says where they change."""
+    train, test, labels = (_read_array(_array_path(folder, part)) for part in ("train", "test", "test_label"))
+    if len(labels) != len(test):
+        raise DataError(f"{folder}: has {len(labels)} labels of {len(test)} test rows; fetch both again")
+    columns = [f"f{i:02}" for i in range(train.shape[1])]
+    made = {part: laid_out(rows, columns, folder.name) for part, rows in (("train", train), ("test", test))}
+    made["test"] = made["test"].with_columns(label=pl.Series((labels.reshape(-1) > 0).astype(np.uint8)))
+    return made
+
+
+def _array_path(folder: Path, part: str) -> Path:
+    return folder / f"{folder.name.upper()}_{part}.npy"
+
+
+def _read_array(path: Path) -> NDArray[np.float32]:
+    try:
+        found: NDArray[np.float32] = np.load(path, allow_pickle=False).astype(np.float32)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: is not a NumPy file of numbers ({str(error).splitlines()[0]})") from None
+    return found
+
+
+def _smd_any(folder: Path, series: str) -> dict[str, pl.DataFrame]:
+    return _smd(folder, series) if (folder / "train").is_dir() else _arrays(folder, series)
+
+
 def _swat(folder: Path, _: str) -> dict[str, pl.DataFrame]:
-    """The two sheets of the publishers saved as CSV; a line of plant stages may stand above the names."""
+    """The two sheets of the publishers saved as CSV, with commas or semicolons; or the files that benchmarks pass on.
+
+    A line of plant stages may stand above the names. The state of a row is its last column: a word, or 0 and 1.
+    """
+    choices = (*SWAT_FILES, SWAT_PASSED_ON)
+    files = next((pair for pair in choices if (folder / pair[0]).exists()), SWAT_FILES[0])
     frames = {}
-    for part, file in zip(("train", "test"), SWAT_FILES, strict=True):
-        frame = _read_csv(folder / file, skip=_lines_above(folder / file))
+    for part, file in zip(("train", "test"), files, strict=True):
+        above = 0 if files == SWAT_PASSED_ON else _lines_above(folder / file)
+        frame = _read_csv(folder / file, skip=above)
         frame = frame.rename({name: name.strip() for name in frame.columns})
-        if SWAT_STATE not in frame.columns:
-            raise DataError(f"{folder / file}: has no column {SWAT_STATE!r}; save the publishers' sheet as it is")
-        columns = [name for name in frame.columns if name not in ("Timestamp", SWAT_STATE)]
-        values = frame.select(columns).cast(pl.Float32).to_numpy()
-        state = frame[SWAT_STATE].str.replace_all(" ", "")  # some rows of the publishers say "A ttack"
-        frames[part] = laid_out(values, columns, "swat")
+        state = frame.columns[-1] if files == SWAT_PASSED_ON else SWAT_STATE
+        columns = [name for name in frame.columns if name not in ("Timestamp", state)]
+        frames[part] = laid_out(_numbers(frame.select(columns), folder / file), columns, "swat")
         if part == "test":
-            frames[part] = frames[part].with_columns(label=(state == "Attack").cast(pl.UInt8))
+            frames[part] = frames[part].with_columns(label=_attacked(frame[state], folder / file))
     return frames
+
+
+def _attacked(states: pl.Series, path: Path) -> pl.Series:
+    """0 or 1 for every row; some rows of the publishers say "A ttack"."""
+    words = states.cast(pl.String).str.replace_all(" ", "")
+    known = {"Normal": 0, "Attack": 1, "0": 0, "1": 1, "0.0": 0, "1.0": 1}
+    unknown = words.filter(~words.is_in(list(known)) | words.is_null())
+    if len(unknown):
+        raise DataError(f"{path}: has rows in state {unknown[0]!r}; expected Normal and Attack, or 0 and 1")
+    return words.replace_strict(known, return_dtype=pl.UInt8)
+
+
+def _numbers(frame: pl.DataFrame, path: Path) -> NDArray[np.float32]:
+    """Of columns that hold nothing else."""
+    try:
+        return frame.cast(pl.Float32).to_numpy()
+    except pl.exceptions.PolarsError as error:
+        raise DataError(f"{path}: has values that are not numbers ({str(error).splitlines()[0]})") from None
 
 
 def _lines_above(path: Path) -> int:
@@ -155,7 +218,9 @@ def _generated(_: Path, __: str) -> dict[str, pl.DataFrame]:
 
 _CONVERSIONS: dict[str, Callable[[Path, str], dict[str, pl.DataFrame]]] = {
     "psm": _psm,
-    "smd": _smd,
+    "msl": _arrays,
+    "smap": _arrays,
+    "smd": _smd_any,
     "swat": _swat,
     "ucr": _ucr,
     "generated": _generated,
@@ -170,8 +235,13 @@ def _opened(path: Path) -> TextIO:
 
 
 def _read_csv(path: Path, skip: int = 0, *, named: bool = True) -> pl.DataFrame:
-    _opened(path).close()
+    with _opened(path) as lines:
+        first = next((line for i, line in enumerate(lines) if i == skip), "")
+    tabulated = first.count(";") > first.count(",")  # saved where the comma is in the numbers
+    by = ";" if tabulated else ","
     try:
-        return pl.read_csv(path, skip_rows=skip, infer_schema_length=None, has_header=named)
+        return pl.read_csv(
+            path, skip_rows=skip, infer_schema_length=None, has_header=named, separator=by, decimal_comma=tabulated
+        )
     except pl.exceptions.PolarsError as error:
         raise DataError(f"{path}: is not a CSV file of this layout ({str(error).splitlines()[0]})") from None

@@ -3,7 +3,7 @@
 import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from at_infer.config import (
     PRESETS,
@@ -24,8 +24,9 @@ SIZES: dict[str, dict[str, Any]] = {
     "full": {"width": 512, "heads": 8, "layers": 3, "learning_rate": 1e-4, "epochs": 10},
     "short": {"width": 512, "heads": 8, "layers": 3, "learning_rate": 1e-4, "epochs": 2},
     "reduced": {"width": 64, "heads": 8, "layers": 3, "learning_rate": 1e-3, "epochs": 10},
+    "tiny": {"width": 32, "heads": 4, "layers": 2, "learning_rate": 1e-3, "epochs": 5},
 }
-"""`full` is the paper's; `short` is the same network, trained for less long."""
+"""`full` is the paper's; `short` is the same network, trained for less long; `tiny` is for hundreds of series."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,8 @@ class Training:
     head_rule: HeadRule = "paper"
     stride: int | None = None
     """Rows from one training window to the next; None: side by side."""
+    early_stopping: Literal["test"] | None = None
+    """`test`: by the loss of the test rows, after learning from all training rows, as in the published code. A leak."""
 
     @property
     def discrepancy(self) -> DiscrepancyConfig:
@@ -60,13 +63,15 @@ class Training:
         return work / "trainings" / f"{values.replace('/', '-')}.pt"
 
 
-def features(folder: Path, window: int, stride: int | None = None) -> TrainingData:
+def features(
+    folder: Path, window: int, stride: int | None = None, early_stopping: Literal["test"] | None = None
+) -> TrainingData:
     """Windows of the training and validation rows, all channels as one long series.
 
     The paper's are side by side, the published code's of MSL and SMAP overlap. A data set without a validation part of
     its own gives the last fifth of its training rows, which are the numbers of rows in the paper's appendix.
     """
-    own = folder / "validation.parquet"
+    own = folder / ("validation.parquet" if early_stopping is None else "test.parquet")
     validation: float | str = str(own) if own.exists() else 0.2
     source = DataConfig(source=str(folder / "train.parquet"), exclude=KEYS, validation=validation)
     return load(source, window=window, stride=stride)
@@ -92,7 +97,7 @@ def trained(training: Training, folder: Path, work: Path) -> Checkpoint:
     if path.exists():
         return Checkpoint.load(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = features(folder, training.window, training.stride)
+    data = features(folder, training.window, training.stride, training.early_stopping)
     resume_path = path.with_suffix(".resume.pt")
     print(f"training {path.stem}: {len(data.train.starts)} windows", file=sys.stderr, flush=True)
     checkpoint = fit(

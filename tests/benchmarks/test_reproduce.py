@@ -59,7 +59,7 @@ def test_psm_is_read_as_its_publishers_lay_it_out(tmp_path: Path) -> None:
     folder = tmp_path / "psm"
     folder.mkdir()
     (folder / "train.csv").write_text("timestamp_(min),feature_0,feature_1\n0.0,0.5,\n1.0,0.25,1\n")
-    (folder / "test.csv").write_text("timestamp_(min),feature_0,feature_1\n2,0.75,2\n3,1.5,3\n4,0,4\n")
+    (folder / "test.csv").write_text("timestamp_(min),feature_0,feature_1\n2,0.75,\n3,1.5,\n4,0,\n")
     (folder / "test_label.csv").write_text("timestamp_(min),label\n2,0\n3,1\n4,0\n")
     made = prepare("psm", tmp_path, tmp_path / "work")
     train, test = (pl.read_parquet(made / f"{part}.parquet") for part in ("train", "test"))
@@ -67,6 +67,7 @@ def test_psm_is_read_as_its_publishers_lay_it_out(tmp_path: Path) -> None:
     assert train.rows() == [(0, "psm", 0.5, 0.0), (1, "psm", 0.25, 1.0)]  # missing: 0, as published
     assert test["label"].to_list() == [0, 1, 0]
     assert test["feature_0"].to_list() == [0.75, 1.5, 0.0]
+    assert test["feature_1"].to_list() == [0.0] * 3  # a column without any value
 
 
 def test_smd_is_read_as_its_publishers_lay_it_out(tmp_path: Path) -> None:
@@ -113,6 +114,61 @@ def test_swat_is_read_as_its_publishers_lay_it_out(tmp_path: Path, above: str) -
     assert train["LIT101"].to_list() == [124.5]
     assert test["label"].to_list() == [0, 1, 1]
     assert test["FIT101"].to_list() == [2.5, 3.0, 4.0]
+
+
+def test_swat_sheets_saved_with_semicolons_and_as_v0_are_read(tmp_path: Path) -> None:
+    folder = tmp_path / "swat"
+    folder.mkdir()
+    head = "Timestamp;FIT101;LIT101;Normal/Attack\n"
+    (folder / "SWaT_Dataset_Normal_v0.csv").write_text(f"{head}22/12/2015 4:00:00 PM;2,470294;261,5804;Normal\n")
+    (folder / "SWaT_Dataset_Attack_v0.csv").write_text(f"{head}28/12/2015 10:00:00 AM;2,5;522;Attack\n")
+    made = prepare("swat", tmp_path, tmp_path / "work")
+    train, test = (pl.read_parquet(made / f"{part}.parquet") for part in ("train", "test"))
+    assert train.row(0) == (0, "swat", pytest.approx(2.470294), pytest.approx(261.5804))
+    assert test.row(0) == (0, "swat", 2.5, 522.0, 1)
+
+
+def test_swat_is_read_as_benchmarks_pass_it_on(tmp_path: Path) -> None:
+    folder = tmp_path / "swat"
+    folder.mkdir()
+    (folder / "swat_train2.csv").write_text("FIT101,LIT101,Normal/Attack\n0.5,1,0\n0.25,2,0\n")
+    (folder / "swat2.csv").write_text("FIT101,LIT101,Normal/Attack\n1,3,0.0\n2,4,1.0\n")
+    made = prepare("swat", tmp_path, tmp_path / "work")
+    train, test = (pl.read_parquet(made / f"{part}.parquet") for part in ("train", "test"))
+    assert train.columns == ["timestamp", "channel", "FIT101", "LIT101"]
+    assert train["FIT101"].to_list() == [0.5, 0.25]
+    assert test["label"].to_list() == [0, 1]
+    (folder / "swat2.csv").write_text("FIT101,Normal/Attack\n1,2\n")
+    with pytest.raises(DataError, match=r"swat2\.csv: has rows in state '2'"):
+        prepare("swat", tmp_path, tmp_path / "other")
+
+
+@pytest.mark.parametrize("name", ["msl", "smap", "smd"])
+def test_arrays_that_benchmarks_pass_on_are_one_channel(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    rows = np.arange(12, dtype=np.float64).reshape(4, 3)
+    for part, array in (("train", rows), ("test", rows[:2]), ("test_label", np.array([[False], [True]]))):
+        np.save(folder / f"{name.upper()}_{part}.npy", array)
+    made = prepare(name, tmp_path, tmp_path / "work")
+    train, test = (pl.read_parquet(made / f"{part}.parquet") for part in ("train", "test"))
+    assert train.columns == ["timestamp", "channel", "f00", "f01", "f02"]
+    assert train["f02"].to_list() == [2.0, 5.0, 8.0, 11.0]
+    assert (test["channel"].to_list(), test["label"].to_list()) == ([name] * 2, [0, 1])
+    np.save(folder / f"{name.upper()}_test_label.npy", np.array([1]))
+    with pytest.raises(DataError, match="has 1 labels of 2 test rows"):
+        prepare(name, tmp_path, tmp_path / "other")
+    np.save(folder / f"{name.upper()}_train.npy", np.array([{}]))
+    with pytest.raises(DataError, match=r"train\.npy: is not a NumPy file of numbers"):
+        prepare(name, tmp_path, tmp_path / "third")
+
+
+def test_words_among_the_numbers_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "psm").mkdir()
+    for part in ("train", "test", "test_label"):
+        (tmp_path / "psm" / f"{part}.csv").write_text("timestamp_(min),a\n0,1\n1,many\n")
+    with pytest.raises(DataError, match=r"train\.csv: has values that are not numbers"):
+        prepare("psm", tmp_path, tmp_path / "work")
 
 
 def test_a_swat_file_without_states_is_refused(tmp_path: Path) -> None:
@@ -401,11 +457,12 @@ def test_commands_write_results_and_a_report(
     assert "### Main results: MSL" in text
     assert "| 93.6 |" not in text  # the paper's, of networks of its size
     assert "| THOC | quoted, not run | 89.7 |" in text
-    assert "| THOC | quoted, not run | 89.7 |" in text
     assert "| PCA | its own |" in text
     assert "*an alarm on every 100th row*" in text
     assert "## Adjacent associations" in text
-    assert "No results yet of: published, criterion" in text
+    assert "| `main` | reduced, 1 seed | - | - | - |" in text
+    assert "| `published` | - | - | - | - |" in text
+    assert "- No results yet of: ucr." in text
     again = tmp_path / "again.md"
     run(monkeypatch, "report", "--results", results, "--out", again)
     assert again.read_bytes() == page.read_bytes()
@@ -463,6 +520,34 @@ def test_documents_quote_chance_from_its_results() -> None:
     for dataset, of in found["main"].items():  # the tables' own line is that of the same ten seeds
         random = next(row for row in found["chance"][dataset]["rows"] if row["variant"] == "random")
         assert of["chance"]["random"]["pa_f1"] == pytest.approx(random["figures"]["pa_f1"], abs=0.01)
+
+
+def test_the_readme_quotes_stored_results() -> None:
+    readme = (report.ROOT / "README.md").read_text(encoding="utf-8")
+    kept = {name: json.loads((report.RESULTS / f"{name}.json").read_text()) for name in ("quality", "live_quality")}
+    groups = kept["live_quality"]["groups"]
+    lines = {
+        "**default**": "default: fusion",
+        "the same fusion without a network": "fusion without a network",
+        "shape view alone (the earlier default)": "network: shape",
+        "moving average of 51 rows": "moving average 51",
+        "PCA": "PCA",
+        "IsolationForest": "IsolationForest",
+        "the paper's score": "paper's score",
+    }
+    for label, name in lines.items():
+        row = next(line for line in readme.splitlines() if line.startswith(f"| {label} |"))
+        found = kept["quality"]["means"][name]["vus_pr"]
+        quoted = [float(cell) for cell in row.split("|")[2:-1]]
+        assert quoted == pytest.approx([found[group] for group in groups], abs=0.0501), label
+    plain = " ".join(readme.split())
+    ratios = {delay: [of["live_to_whole"][delay] for of in groups.values()] for delay in ("delay 0", "delay 25")}
+    least, most = ([f"{bound(of):.2f}" for of in ratios.values()] for bound in (min, max))
+    assert f"{least[0]} to {most[0]} of the VUS-PR; with `--delay 25` {least[1]} to {most[1]}" in plain
+    main = report.read_results(report.RESULTS)["main"]["msl"]
+    f1 = {row["mode"]: row["figures"]["f1"] for row in main["rows"]}["published"]
+    assert f"an F1 of {f1:.1f} % on MSL, as random scores do" in plain
+    assert f1 == pytest.approx(main["chance"]["random"]["f1"], abs=0.1)
 
 
 def test_the_readme_quotes_the_measured_growth_of_the_cost() -> None:
