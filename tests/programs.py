@@ -26,8 +26,9 @@ def programs() -> Path:
     serve = [sys.executable, "-m", "tests.warm", "serve", address]
     server = subprocess.Popen(serve, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     _opened.enter_context(server)
-    _opened.callback(server.communicate)  # it goes on until its input ends
+    assert server.stdin is not None
     assert server.stdout is not None
+    _opened.callback(server.stdin.close)  # it goes on until its input ends; its forks may hold its output open
     assert server.stdout.readline() == "ready\n"
     return folder
 

@@ -55,8 +55,10 @@ def serve(address: str) -> None:
             connection, _ = server.accept()
             if os.fork() == 0:
                 server.close()
-                _attend(connection)
-                os._exit(0)
+                try:
+                    _attend(connection)
+                finally:  # if who asked is gone, too: an exception would end in a wait for threads that a fork has not
+                    os._exit(0)
             connection.close()
 
 

@@ -327,8 +327,8 @@ def _not_run(results: dict[str, dict[str, Any]]) -> Iterator[str]:
         notes.append(f"- {' and '.join(absent)}: the data are not here.")
     notes += [
         "- SMD: 19 of the 28 machines are here.",
-        "- The loaders take the layouts in which PSM, SWaT and SMD are published or passed on (`python -m "
-        "benchmarks.reproduce --help`); they were tested on generated files of these layouts, never on the data.",
+        "- The loaders take the layouts in which PSM, SWaT and SMD are published or passed on (the help of "
+        "`benchmarks.reproduce` lists them); they were tested on generated files of these layouts, never on the data.",
         '- Methods marked "quoted, not run" were not run.',
     ]
     yield "\n".join(notes) + "\n"

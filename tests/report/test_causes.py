@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, rows in BURSTS.items()
     }
     frame(ROWS, 1).with_columns(**burst).write_parquet(made / "data.parquet")
-    train = ["train", made / "train.parquet", "-o", made / "ckpt.pt", "--max-steps", 20]
+    train = ["train", made / "train.parquet", "-o", made / "ckpt.pt", "--max-steps", 60]
     export = ["export", made / "ckpt.pt", "-o", made, "--engine", "none"]
     for words in ([*train, "--threads", 1], export):
         with pytest.raises(SystemExit) as done:
