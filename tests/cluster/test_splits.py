@@ -282,7 +282,7 @@ def both_ways(
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     series=st.lists(st.integers(1, 150), min_size=1, max_size=5),
     parts=st.lists(st.integers(1, 120), max_size=4),
