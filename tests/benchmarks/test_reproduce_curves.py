@@ -104,7 +104,8 @@ def test_curves_and_costs_become_figures_and_a_page(data: Path, tmp_path: Path) 
     measured = width_cost.cost(256, 1, 1)
     torch.set_num_threads(threads)
     torch.set_flush_denormal(False)  # Hypothesis refuses to draw floats where training has switched it on
-    widths = [measured | {"width": width} for width in width_cost.WIDTHS]
+    assert {"memory_mb", "step_cpu_s"} <= set(measured)  # those of a process of its own; here they may be 0
+    widths = [measured | {"width": width, "memory_mb": width, "step_cpu_s": width} for width in width_cost.WIDTHS]
     (tmp_path / "reproduce_curves.json").write_text(json.dumps({"table": "curves", "datasets": {"msl": found}}))
     (tmp_path / "width_cost.json").write_text(json.dumps(cost | {"widths": widths}))
     results = report.read_results(tmp_path)
