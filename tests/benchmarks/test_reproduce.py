@@ -283,10 +283,9 @@ def test_widths_are_those_that_were_trained_and_stand_beside_the_paper_only_at_i
     assert [tables.label_of(one, "reduced") for one in widths] == [
         f"width {n * TINY['width'] // 512}" for n in (256, 512, 1024)
     ]  # type: ignore[operator]
-    for name, found in report.read_results(report.RESULTS).items():
-        for row in (row for of in found.values() for row in of["rows"]):
-            if name == "width":
-                assert row["variant"] == f"width {row['changes']['width']}"
+    for of in report.read_results(report.RESULTS)["width"].values():
+        for row in of["rows"]:
+            assert row["variant"] == f"width {row['changes']['width']}"
     page = report.DOCUMENT.read_text(encoding="utf-8")
     assert all(f"| width {n} |" in page for n in (32, 64, 128))
     assert "| width 256 |" not in page  # not trained
