@@ -33,18 +33,26 @@ NAMES = ("teacher", "student", "default")
 MINUTES_A_DAY = 1440
 
 
-def main() -> None:
-    """Train, distil, export, score in turns, print a table and one JSON line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """What it takes to learn a teacher and a student."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with train.parquet and test.parquet")
     parser.add_argument("--channels", type=int, help="only the first so many series")
     parser.add_argument("--teacher-steps", type=int, default=60)
     parser.add_argument("--teacher-width", type=int, default=512)
     parser.add_argument("--teacher-rate", type=float, default=3e-4, help="learning rate; the preset's is for 10 epochs")
-    parser.add_argument("--max-steps", type=int, help="of the student; default: as the command has it")
-    parser.add_argument("--score-mode", default="fusion", help="of both")
+    parser.add_argument(
+        "--max-steps", type=int, help="of the student, the distilled network; default: as the command has it"
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--keep", type=Path, help="a folder for the checkpoints; a teacher that is there is used again")
+    return parser
+
+
+def main() -> None:
+    """Train, distil, export, score in turns, print a table and one JSON line."""
+    parser = arguments(__doc__)
+    parser.add_argument("--score-mode", default="fusion", help="of both")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         found = run(args, Path(name), args.keep or Path(name))

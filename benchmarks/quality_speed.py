@@ -29,7 +29,7 @@ from sklearn.ensemble import IsolationForest
 
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.score_file import score_file
-from benchmarks.distil import make, mean_vus_pr, split
+from benchmarks.distil import arguments, make, mean_vus_pr, split
 from benchmarks.quality.baselines import PCA_VARIANCE, SMOOTH, moving_mean
 from benchmarks.quality.commands import at_infer
 from benchmarks.quality_speed_figure import draw
@@ -48,15 +48,7 @@ FLOOR = 1e-4
 
 def main() -> None:
     """Learn, score in turns, print a table, draw, and end in one JSON line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with train.parquet and test.parquet")
-    parser.add_argument("--channels", type=int, help="only the first so many series")
-    parser.add_argument("--teacher-steps", type=int, default=60)
-    parser.add_argument("--teacher-width", type=int, default=512)
-    parser.add_argument("--teacher-rate", type=float, default=3e-4)
-    parser.add_argument("--max-steps", type=int, help="of the distilled network; default: as the command has it")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--keep", type=Path, help="a folder for the checkpoints; a teacher that is there is used again")
+    parser = arguments(__doc__)
     parser.add_argument("--figure", type=Path, help="an SVG file")
     args = parser.parse_args()
     args.score_mode = "fusion"

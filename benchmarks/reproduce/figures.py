@@ -30,45 +30,49 @@ def panels(rows: int, columns: int) -> "tuple[Figure, list[list[Axes]]]":
     return figure, figure.subplots(rows, columns, squeeze=False).tolist()
 
 
-def roc(results: Results) -> "Figure":
-    """Point-adjusted above, plain below; a column per data set."""
+def by_dataset(results: Results, rows: int) -> "tuple[Figure, list[tuple[str, dict[str, Any], list[Axes]]]]":
+    """A column for each data set with curves: its title, its results and its axes from above."""
     found = results["curves"]
-    figure, axes = panels(2, len(found))
-    for column, (dataset, entry) in enumerate(found.items()):
-        for row, (key, area, how) in enumerate((("pa_tpr", "pa_area", "point-adjusted"), ("tpr", "area", "plain"))):
-            ax = axes[row][column]
+    figure, axes = panels(rows, len(found))
+    titles = [f"{NAMES.get(dataset, dataset)}, {of['size'].partition(':')[0]}" for dataset, of in found.items()]
+    return figure, list(zip(titles, found.values(), map(list, zip(*axes, strict=True)), strict=True))
+
+
+def roc(results: Results) -> "Figure":
+    """Point-adjusted above, plain below."""
+    figure, columns = by_dataset(results, 2)
+    kinds = (("pa_tpr", "pa_area", "point-adjusted"), ("tpr", "area", "plain"))
+    for title, entry, axes in columns:
+        for ax, (key, area, how) in zip(axes, kinds, strict=True):
             for name, of in entry["roc"].items():
                 points = sorted(zip([0, *of["fpr"], 100], [0, *of[key], 100], strict=True))
                 x, y = zip(*points, strict=True)
                 ax.plot(x, y, ".-", color=COLOURS[name], label=f"{name}: {of[area]:.1f}", linewidth=1)
-            ax.set(title=f"{_titled(dataset, entry)}, {how}", xlabel="false-positive rate, %", ylabel="recall, %")
+            ax.set(title=f"{title}, {how}", xlabel="false-positive rate, %", ylabel="recall, %")
             ax.legend(title="area, %", fontsize=7, title_fontsize=7, loc="lower right")
     return figure
 
 
 def convergence(results: Results) -> "Figure":
     """Error and discrepancy by epoch."""
-    found = results["curves"]
-    figure, axes = panels(2, len(found))
-    for column, (dataset, entry) in enumerate(found.items()):
-        for row, what in enumerate(("reconstruction", "discrepancy")):
-            ax = axes[row][column]
+    figure, columns = by_dataset(results, 2)
+    for title, entry, axes in columns:
+        for ax, what in zip(axes, ("reconstruction", "discrepancy"), strict=True):
             for number, evaluations in enumerate(entry["convergence"]):
                 epochs = range(1, len(evaluations) + 1)
                 for key, colour, label in ((what, NORMAL, "training"), (f"validation_{what}", ABNORMAL, "validation")):
                     values = [one[key] for one in evaluations]
                     ax.plot(epochs, values, ".-", color=colour, label=label if number == 0 else None, linewidth=1)
-            ax.set(title=f"{_titled(dataset, entry)}: {what}", xlabel="epoch", yscale="log" if row == 0 else "linear")
+            ax.set(title=f"{title}: {what}", xlabel="epoch", yscale="log" if ax is axes[0] else "linear")
             ax.legend(fontsize=7)
     return figure
 
 
 def sigma(results: Results) -> "Figure":
     """Quantiles of both kinds of points, by layer."""
-    found = results["curves"]
-    figure, axes = panels(1, len(found))
-    for column, (dataset, entry) in enumerate(found.items()):
-        ax, layers = axes[0][column], entry["sigma"]["layers"]
+    figure, columns = by_dataset(results, 1)
+    for title, entry, (ax,) in columns:
+        layers = entry["sigma"]["layers"]
         for shift, kind, colour in ((-0.17, "abnormal", ABNORMAL), (0.17, "normal", NORMAL)):
             boxes = [dict(zip(("whislo", "q1", "med", "q3", "whishi"), of[kind], strict=True)) for of in layers]
             drawn = ax.bxp(
@@ -82,22 +86,20 @@ def sigma(results: Results) -> "Figure":
                 manage_ticks=False,
             )
             drawn["boxes"][0].set_label(kind)
-        ax.set(title=_titled(dataset, entry), xlabel="layer", ylabel="sigma", xticks=range(1, len(layers) + 1))
+        ax.set(title=title, xlabel="layer", ylabel="sigma", xticks=range(1, len(layers) + 1))
         ax.legend(fontsize=7)
     return figure
 
 
 def intervals(results: Results) -> "Figure":
     """Counts of validation scores by decade."""
-    found = results["curves"]
-    figure, axes = panels(1, len(found))
-    for column, (dataset, entry) in enumerate(found.items()):
-        ax = axes[0][column]
+    figure, columns = by_dataset(results, 1)
+    for title, entry, (ax,) in columns:
         for number, (mode, of) in enumerate(entry["intervals"].items()):
             edges = [of["edges"][0] - 1, *of["edges"]]
             places = [edge + 0.2 + 0.3 * number for edge in edges]
             ax.bar(places, of["counts"], width=0.3, color=COLOURS[mode], label=mode)
-        ax.set(title=_titled(dataset, entry), xlabel="log10 of the score", ylabel="validation rows", yscale="log")
+        ax.set(title=title, xlabel="log10 of the score", ylabel="validation rows", yscale="log")
         ax.legend(fontsize=7)
     return figure
 
@@ -115,10 +117,6 @@ def width(results: Results) -> "Figure":
         ax.set(title=f"{title} of a training step", xlabel="width", ylabel="relative to 512", xticks=widths)
         ax.legend(fontsize=7)
     return figure
-
-
-def _titled(dataset: str, entry: dict[str, Any]) -> str:
-    return f"{NAMES.get(dataset, dataset)}, {entry['size'].partition(':')[0]}"
 
 
 DRAWN: dict[str, tuple[str, Callable[[Results], "Figure"]]] = {

@@ -18,9 +18,11 @@ MEMORY_AND_TIME = {256: (4.9, 0.12), 512: (5.5, 0.15), 1024: (6.6, 0.27)}
 """The paper's: GB, and seconds that it gives for 100 iterations, on its GPU."""
 
 
-def picture(name: str) -> str:
-    """One of the figures."""
-    return f"![{FIGURES[name]}](img/reproduce_{name}.svg)\n"
+def shown(name: str, heading: str, text: str) -> Iterator[str]:
+    """One of the figures below its heading and what there is to say about it."""
+    yield f"{heading}\n"
+    yield paragraph(text)
+    yield f"![{FIGURES[name]}](img/reproduce_{name}.svg)\n"
 
 
 def curves(results: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -44,14 +46,14 @@ def curves(results: dict[str, dict[str, Any]]) -> Iterator[str]:
 
 
 def _roc(found: dict[str, Any]) -> Iterator[str]:
-    yield "### ROC curves over r\n"
     ratios = ", ".join(f"{100 * ratio:g}" for ratio in next(iter(found.values()))["roc"]["random"]["ratios"])
-    yield paragraph(
+    yield from shown(
+        "roc",
+        "### ROC curves over r",
         f"Thresholds exceeded by r = {ratios} % of the validation scores, as in the paper. The area is that below "
         "the lines through these points, (0, 0) and (1, 1). The paper's curves are point-adjusted; random is the mean "
-        "of ten seeds."
+        "of ten seeds.",
     )
-    yield picture("roc")
     lines = [
         [NAMES.get(dataset, dataset), MODES.get(name, name), f"{of['pa_area']:.1f}", f"{of['area']:.1f}"]
         for dataset, entry in found.items()
@@ -61,12 +63,12 @@ def _roc(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _convergence(found: dict[str, Any]) -> Iterator[str]:
-    yield "### Convergence\n"
-    yield paragraph(
+    yield from shown(
+        "convergence",
+        "### Convergence",
         "Reconstruction error and association discrepancy by epoch, of the training and the validation windows. "
-        "Training ends when the validation error has not fallen for three epochs."
+        "Training ends when the validation error has not fallen for three epochs.",
     )
-    yield picture("convergence")
     lines = []
     for dataset, entry in found.items():
         for seed, evaluations in zip(entry["seeds"], entry["convergence"], strict=True):
@@ -81,13 +83,13 @@ _LOSSES = ("reconstruction", "validation_reconstruction", "discrepancy")
 
 
 def _sigma(found: dict[str, Any]) -> Iterator[str]:
-    yield "### Sigma\n"
-    yield paragraph(
+    yield from shown(
+        "sigma",
+        "### Sigma",
         "The learned scale of test rows, mean over the heads, by layer: medians, and how often sigma of an abnormal "
         "point is smaller than that of a normal one (50 % is chance). The paper says that anomalies generally have a "
-        "smaller sigma, and shows examples. First seed."
+        "smaller sigma, and shows examples. First seed.",
     )
-    yield picture("sigma")
     lines = []
     for dataset, entry in found.items():
         middle = entry["sigma"]["levels"].index(0.5)
@@ -99,12 +101,12 @@ def _sigma(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _intervals(found: dict[str, Any]) -> Iterator[str]:
-    yield "### Intervals of validation scores\n"
-    yield paragraph(
+    yield from shown(
+        "intervals",
+        "### Intervals of validation scores",
         "The paper counts validation scores up to a tenth of delta, up to delta and above it, and finds hardly any in "
-        "the middle. First seed; the figure counts by decade, also where the paper has no delta."
+        "the middle. First seed; the figure counts by decade, also where the paper has no delta.",
     )
-    yield picture("intervals")
     lines = []
     for dataset, entry in found.items():
         if dataset in paper.INTERVALS:
@@ -120,13 +122,13 @@ def _intervals(found: dict[str, Any]) -> Iterator[str]:
 def _width(found: dict[str, Any]) -> Iterator[str]:
     if not found:
         return
-    yield "## Memory and time by width\n\n`python -m benchmarks.width_cost`\n"
-    yield paragraph(
+    yield from shown(
+        "width",
+        "## Memory and time by width\n\n`python -m benchmarks.width_cost`",
         f"One training step of {found['batch']} windows of 100 rows and {found['features']} features, 3 layers, on one "
         f"thread of a CPU: CPU time, median of {found['steps']} steps, and memory above that of the loaded libraries. "
-        "The paper's figures are of its GPU, with 32 windows; only how they grow can be compared."
+        "The paper's figures are of its GPU, with 32 windows; only how they grow can be compared.",
     )
-    yield picture("width")
     lines = []
     for of in found["widths"]:
         memory, seconds = MEMORY_AND_TIME[of["width"]]
