@@ -79,6 +79,8 @@ def typed(hint: Any, value: Any, where: str) -> Any:
             raise ConfigError(f"{where}: {shown(value)} is not one of {', '.join(of)}")
         return value
     if origin is list and isinstance(value, list):
+        if of[0] is float and all(type(one) is float and abs(one) <= _LARGEST_FLOAT for one in value):
+            return value.copy()  # most of what is read: thousands of quantiles
         return [typed(of[0], one, where) for one in value]
     if origin is tuple and isinstance(value, list | tuple) and (of[-1] is Ellipsis or len(value) == len(of)):
         return tuple(typed(of[0], one, where) for one in value)

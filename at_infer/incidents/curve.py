@@ -9,7 +9,6 @@ from at_infer.config import ScoreConfig
 from at_infer.incidents.defaults import default_rules
 from at_infer.incidents.find import GapFinder
 from at_infer.incidents.rules import IncidentRules
-from at_infer.incidents.tracker import IncidentTracker
 from at_infer.models.statistics import IncidentCurve, IncidentOptions
 from at_infer.tables.scores import ScoredFile
 
@@ -30,15 +29,30 @@ def incident_curve(
     usual = float(np.median(known))
     shares = np.geomspace(HIGHEST_SHARE, min(HIGHEST_SHARE, 1 / len(known)), LEVELS - 1)
     levels = np.unique([*np.quantile(known.astype(np.float64), 1 - shares), float(known.max())])
-    counts = [_count(series, default_rules(float(level), score, usual=usual, options=options)) for level in levels]
+    counts = []
+    for level in levels.tolist():
+        rules = default_rules(level, score, usual=usual, options=options)
+        counts.append(sum(count_incidents(scores, rules) for scores in series))
     return IncidentCurve(levels=levels.tolist(), counts=counts, rows=len(known), options=options)
 
 
-def _count(series: Sequence[Floats], rules: IncidentRules) -> int:
-    count = 0
-    for scores in series:
-        tracker = IncidentTracker(rules, model="")
-        count += sum(event.kind == "opened" for event in [*tracker.add(scores), *tracker.end()])
+def count_incidents(scores: Floats, rules: IncidentRules) -> int:
+    """How many incidents `IncidentTracker` opens for one series, all at once; no incident is made."""
+    hot = np.flatnonzero(scores > np.float32(rules.open_at))
+    cold = np.flatnonzero(~(scores > np.float32(rules.close_at)))
+    # A piece lasts from its first row above the threshold to the next row below the lower limit.
+    ends = np.append(cold, len(scores))[np.searchsorted(cold, hot)]
+    first = np.append(True, ends[1:] != ends[:-1])[: len(hot)]
+    begins, ends = hot[first], ends[first]
+    apart = np.flatnonzero(np.append(True, begins[1:] - ends[:-1] > rules.merge_rows)[: len(begins)])
+    if len(apart) == 0:
+        return 0
+    rows = np.add.reduceat(ends - begins, apart)
+    lasts = ends[np.append(apart[1:], len(ends)) - 1] - 1
+    count, quiet_until = 0, 0
+    for last in lasts[rows >= rules.min_rows].tolist():
+        if last >= quiet_until:
+            count, quiet_until = count + 1, last + 1 + rules.cool_down_rows
     return count
 
 
