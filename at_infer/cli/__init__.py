@@ -3,40 +3,78 @@
 import io
 import os
 import sys
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from at_infer import __version__
-from at_infer.cli.bench import bench
-from at_infer.cli.completion import answer_shells, completion
-from at_infer.cli.demo import demo
-from at_infer.cli.distil import distil
-from at_infer.cli.doctor import doctor
-from at_infer.cli.drift import drift
-from at_infer.cli.evaluate import evaluate
-from at_infer.cli.export import export
-from at_infer.cli.generate import generate
-from at_infer.cli.inspect import inspect
-from at_infer.cli.report import report
-from at_infer.cli.score import score
+from at_infer.cli.completion import answer_shells
 from at_infer.cli.terminal import say, set_log_format
-from at_infer.cli.threshold import threshold
-from at_infer.cli.train import train
-from at_infer.cli.watch import watch
 from at_infer.errors import AtInferError, OutputError
 from at_infer.interrupt import signals_as_ctrl_c
 from at_infer.memory import own_memory
 from at_infer.native_stderr import speak_past_native_code
 from at_infer.output import notes_to
 
+COMMANDS = (
+    "demo",
+    "generate",
+    "train",
+    "distil",
+    "export",
+    "score",
+    "watch",
+    "evaluate",
+    "threshold",
+    "drift",
+    "report",
+    "bench",
+    "inspect",
+    "doctor",
+    "completion",
+)
+"""In the order of `--help`; each is a function in the module of its name."""
 
-class _ErrorsToExitCodes(TyperGroup):
-    """The one place that turns errors into exit codes: 1 for what the user can fix, 130 for Ctrl-C.
 
-    Code 3 is no error: `at-infer drift` has found some.
+class _Loaded(dict[str, Any]):
+    """Commands by name, each loaded when it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(COMMANDS))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The command, or a default."""
+        if name not in self:
+            return default
+        if super().get(name) is None:
+            alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
+            alone.command()(getattr(import_module(f"at_infer.cli.{name}"), name))
+            self[name] = typer.main.get_command(alone)
+        return super().get(name)
+
+    def values(self) -> Any:
+        """All of them."""
+        return [self.get(name) for name in self]
+
+    def items(self) -> Any:
+        """All of them with their names."""
+        return [(name, self.get(name)) for name in self]
+
+
+_COMMANDS = _Loaded()
+
+
+class _Commands(TyperGroup):
+    """Loads the command that is asked for, and is the one place that turns errors into exit codes.
+
+    Code 1 is for what the user can fix, 130 for Ctrl-C. Code 3 is no error: `at-infer drift` has found some.
     """
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = _COMMANDS
 
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen command."""
@@ -59,28 +97,13 @@ def _one_line(text: str) -> str:
 
 app = typer.Typer(
     name="at-infer",
-    cls=_ErrorsToExitCodes,
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,  # its options would load pydantic for every --help
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(demo)
-app.command()(generate)
-app.command()(train)
-app.command()(distil)
-app.command()(export)
-app.command()(score)
-app.command()(watch)
-app.command()(evaluate)
-app.command()(threshold)
-app.command()(drift)
-app.command()(report)
-app.command()(bench)
-app.command()(inspect)
-app.command()(doctor)
-app.command()(completion)
 
 
 def _print_version(value: bool) -> None:
