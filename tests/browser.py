@@ -28,6 +28,12 @@ class Browser:
 
     def open(self, page: Path, *, width: int = 1280, height: int = 1000, dark: bool = False) -> None:
         """Open a page from disk and wait until it is drawn."""
+        self.resize(width, height=height, dark=dark)
+        self.driver.get(page.as_uri())
+        self.wait(lambda: self.run("return document.documentElement.dataset.ready === 'true'"))
+
+    def resize(self, width: int, *, height: int = 1000, dark: bool = False) -> None:
+        """A window of another size or scheme; the page, if there is one, has been drawn for it."""
         self.command(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -37,8 +43,9 @@ class Browser:
         )
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.command("Emulation.setEmulatedMedia", features=scheme)
-        self.driver.get(page.as_uri())
-        self.wait(lambda: self.run("return document.documentElement.dataset.ready === 'true'"))
+        self.driver.execute_async_script(
+            "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done))"
+        )
 
     def run(self, script: str, *values: Any) -> Any:
         return self.driver.execute_script(script, *values)
@@ -54,6 +61,13 @@ class Browser:
 
     def text(self, selector: str) -> str:
         return str(self.run("return document.querySelector(arguments[0]).textContent", selector))
+
+    def texts(self, selector: str) -> list[str]:
+        """As shown, of all elements at once."""
+        found: list[str] = self.run(
+            "return Array.from(document.querySelectorAll(arguments[0]), (one) => one.innerText)", selector
+        )
+        return found
 
     def number(self, selector: str) -> float:
         return float(self.text(selector).replace(",", ""))

@@ -21,6 +21,7 @@ def checkpoint(
     score: ScoreConfig | None = None,
     discrepancy: DiscrepancyConfig | None = None,
     fill: Fill = "error",
+    windows: int = 40,
     scaler: Scaler = SCALER,
     **shape: Any,
 ) -> Checkpoint:
@@ -30,7 +31,7 @@ def checkpoint(
         config,
         score or ScoreConfig(),
         discrepancy or DiscrepancyConfig(),
-        windows=40,
+        windows=windows,
         ratio=0.05,
         scaler=scaler if len(scaler.mean) == config.features else None,
         fill=fill,

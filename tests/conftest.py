@@ -84,6 +84,14 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_power_cut() -> Iterator[None]:
+    """Files of tests need not outlive one: a busy disk takes longer over it than most tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _denormals_count() -> None:
     """Training in this process, by any fixture, flushes them to zero, and scores next to zero would be equal to it."""

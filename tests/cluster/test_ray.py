@@ -35,7 +35,6 @@ from at_infer.cluster.run import score_on_workers
 from at_infer.cluster.worker import WorkerSettings
 from at_infer.errors import ClusterError
 from at_infer.installed import install_extra
-from at_infer.scoring.options import ScoreOptions
 from at_infer.scoring.score_file import score_file
 from benchmarks.scale_out import Measured
 from tests.conftest import Answer
@@ -190,14 +189,12 @@ def test_a_killed_worker_is_replaced_and_nothing_is_lost_or_doubled(
             killed.append(running[0].opened[-1].pid)
             os.kill(killed[0], signal.SIGKILL)
 
-    options = ScoreOptions(align="last")
     given: dict[str, Any] = {"series_column": "s", "time_column": "t", "batch_size": 1}
-    score_file(source, models / "model.onnx", tmp_path / "plain.parquet", options, **by_kind(threads=1, **given))
+    score_file(source, models / "model.onnx", tmp_path / "plain.parquet", **by_kind(threads=1, **given))
     summary = score_on_workers(
         source,
         models / "model.onnx",
         out,
-        options,
         open_workers=watched,
         split_rows=100,
         observe=kill,

@@ -1,5 +1,6 @@
 """Reports in a real browser, opened from disk with the network off: what a person sees, clicks and types."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -300,10 +301,9 @@ def test_the_table_sorts_and_filters(browser: Browser, labelled: tuple[Path, np.
     open_segments(browser)
 
     def column(name: str) -> list[float]:
-        at = [cell.text.split(" ")[0] for cell in browser.all("#segments th")].index(name)
-        return [
-            float(row.text.split("\n")[0].replace(",", "")) for row in browser.all(f"#segments td:nth-child({at + 1})")
-        ]
+        at = [text.split()[0] for text in browser.texts("#segments th")].index(name)
+        cells = browser.texts(f"#segments td:nth-child({at + 1})")
+        return [float(text.split("\n")[0].replace(",", "")) for text in cells]
 
     assert column("Peak") == sorted(column("Peak"), reverse=True)
     browser.find("#segments th[data-key=Rows] button").click()
@@ -314,7 +314,7 @@ def test_the_table_sorts_and_filters(browser: Browser, labelled: tuple[Path, np.
     expected = at_threshold(score, labels, np.float32(0.5))
     missed = len(runs(labels)) - expected["found"]
     browser.find("#filters [data-verdict=missed]").click()
-    assert [row.text.split("\n")[0].split(" ")[0] for row in browser.all("#segments tbody tr")] == ["missed"] * missed
+    assert [text.split()[0] for text in browser.texts("#segments tbody tr")] == ["missed"] * missed
     assert f"False alarms {expected['false']}" in browser.text("#filters")
 
 
@@ -334,12 +334,12 @@ def test_keys_zoom_in_to_single_rows_and_out_again(
 
 def test_features_reconstructions_and_associations_are_drawn(browser: Browser, explained: Path) -> None:
     browser.open(explained)
-    titles = [title.text for title in browser.all("#detail-charts h3")]
+    titles = browser.texts("#detail-charts h3")
     assert titles[0] == "Score"
     assert titles[1].startswith("f01 ")
     assert {title.split()[0] for title in titles[1:]} <= set(COLUMNS)
     assert "as the model reconstructs it" in browser.text("#detail-hint")
-    assert [figure.text for figure in browser.all("#windows .window:first-child figcaption")] == [
+    assert browser.texts("#windows .window:first-child figcaption") == [
         "prior association P",
         "series association S",
     ]
@@ -368,21 +368,23 @@ def test_series_are_chosen_and_their_names_are_only_text(browser: Browser, expla
 
 
 @pytest.mark.parametrize("width", [360, 1280])
-@pytest.mark.parametrize("dark", [False, True])
 def test_it_fits_light_dark_and_phone(
-    browser: Browser, explained: Path, labelled: tuple[Path, np.ndarray, np.ndarray], width: int, dark: bool
+    browser: Browser, explained: Path, labelled: tuple[Path, np.ndarray, np.ndarray], width: int
 ) -> None:
-    for page in (explained, labelled[0]):
-        browser.open(page, width=width, dark=dark)
+    for page, dark in itertools.product((explained, labelled[0]), (False, True)):
+        if dark:
+            browser.resize(width, dark=True)
+        else:
+            browser.open(page, width=width)
         assert browser.run("return document.documentElement.scrollWidth") <= width
         paper = browser.run("return getComputedStyle(document.body).backgroundColor")
         assert (sum(map(int, paper[4:-1].split(","))) < 380) == dark
 
 
-@pytest.mark.parametrize("width", [360, 400])
 def test_a_phone_shows_peak_and_cause_of_a_segment_without_scrolling_sideways(
-    browser: Browser, explained: Path, labelled: tuple[Path, np.ndarray, np.ndarray], width: int
+    browser: Browser, explained: Path, labelled: tuple[Path, np.ndarray, np.ndarray]
 ) -> None:
+    width = 360
     for page, columns in (
         (explained, {"Peak score", "Top features", "Series"}),
         (labelled[0], {"Peak score", "Verdict"}),

@@ -141,18 +141,18 @@ def test_an_engine_that_does_not_tell_features_apart_is_refused(score: Score, pl
 @pytest.mark.parametrize("align", ["window", "last"])
 @pytest.mark.slow
 def test_splits_have_the_same_scores(score: Score, models: Path, tmp_path: Path, align: Any) -> None:
-    frame = without(without(rows(4000), "f01", 900, 2100), "f02", 1500, 1520)
+    frame = without(without(rows(1300), "f01", 300, 700), "f02", 500, 520)
     plain = score(frame, align=align, **MASK)
     apart = score_on_workers(
         tmp_path / "given.parquet",
         models / "model.onnx",
         tmp_path / "apart",
         open_workers=Opener(1),
-        split_rows=500,
+        split_rows=320,
         **by_kind(align=align, **MASK),
     )
     assert read_splits(tmp_path / "apart").equals(plain.frame)
-    assert apart.missing_features == plain.summary.missing_features == {"f01": 1200 + SETTLE, "f02": 40}
+    assert apart.missing_features == plain.summary.missing_features == {"f01": 400 + SETTLE, "f02": 40}
 
 
 @pytest.mark.parametrize("delay", [0, 5])
