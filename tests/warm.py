@@ -1,7 +1,8 @@
 """A Python that has its imports behind it: programs run in forks of one process, with traces made once or quickly.
 
 For tests in which a program, not the start of a process, is what matters. `python -IS tests/warm.py SOCKET WORDS...`
-does what `python WORDS...` does: the same streams, folder, environment and exit code, and signals reach it.
+does what `python WORDS...` does: the same streams, folder, environment and exit code, and signals reach it. Processes
+that it starts with `sys.executable` are warm too if WARM_PYTHON names the one to start them with.
 """
 
 import os
@@ -112,6 +113,7 @@ def _run(words: list[str], folder: str, environment: dict[str, str]) -> int:
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    sys.executable = environment.get("WARM_PYTHON", sys.executable)
     sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
     code: object = 0

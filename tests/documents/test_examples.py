@@ -19,17 +19,21 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 PUBLISHED = Path(__file__).parents[1] / "data" / "published_small_checkpoint.pth"
 
 
-def run_example(*words: object, programs: Path | None = None) -> str:
+def run_example(*words: object, programs: Path | None = None, **variables: str) -> str:
     """With `at-infer` and `python` of that folder, or else of this Python."""
     path = f"{programs or Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     command = [str(word) for word in words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1200, env=os.environ | {"PATH": path})
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=1200, env=os.environ | {"PATH": path} | variables
+    )
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
     return done.stdout
 
 
 def walk_through(script: Path, folder: Path, models: Path, warm: Path) -> None:
-    said = run_example(warm / "python", script, folder / "w", "--rows", 600, 300, 600, "--max-steps", 20)
+    python = warm / "python"
+    words = ["--rows", 600, 300, 600, "--max-steps", 20]
+    said = run_example(python, script, folder / "w", *words, WARM_PYTHON=str(python))
     assert "the jolt scores" in said
     assert (folder / "w" / "report.html").is_file()
 
