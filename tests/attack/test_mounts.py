@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from at_infer import score_file
 from at_infer.tables.files import FOOTER_GUESS
 from tests.attack.stalling_mount import StallingMount, can_mount
+from tests.programs import programs
 from tests.scored import rows
 
 pytestmark = [
@@ -51,7 +51,7 @@ def mount(request: pytest.FixtureRequest, tmp_path: Path, local: Path) -> Iterat
 
 def start(mount: StallingMount, models: Path, out: Path) -> subprocess.Popen[str]:
     words = ["score", str(mount.folder / mount.name), "--engine", str(models / "model.onnx"), "-o", str(out)]
-    return subprocess.Popen([sys.executable, "-m", "at_infer", *words], stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([programs() / "at-infer", *words], stderr=subprocess.PIPE, text=True)
 
 
 def wait_until_stalled(mount: StallingMount, process: subprocess.Popen[str], out: Path) -> None:
