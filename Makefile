@@ -9,7 +9,7 @@ SBOM := build/sbom
 # Threads that wait asleep do not take the time of those that work; on a shared machine tests run several times faster.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo check test lint dist triton bench browser screenshots clean
+.PHONY: demo check test fast-tests all-tests lint dist triton bench browser screenshots clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -23,16 +23,23 @@ demo: $(INSTALLED)
 	mkdir -p $(DEMO)
 	$(BIN)/at-infer demo -o $(DEMO)
 
-# Two processes of one thread each, whatever they start; tests/conftest.py says which tests stay together.
-check test: export OMP_NUM_THREADS ?= 1
-PYTEST := $(BIN)/pytest -n 2 --dist loadscope
-
 # Lint, types and the fast tests: two minutes.
-check: lint
+check: TESTS := fast-tests
+# Everything.
+test: TESTS := all-tests
+# Types are checked beside the tests, which leave some of two cores to it.
+check test: $(INSTALLED)
+	@$(MAKE) --no-print-directory -j2 lint $(TESTS)
+
+# Three processes of one thread each, of which one waits for others most of the time; tests/conftest.py says which tests
+# stay together.
+fast-tests all-tests: export OMP_NUM_THREADS ?= 1
+PYTEST := $(BIN)/pytest -n 3 --dist loadscope
+
+fast-tests: $(INSTALLED)
 	$(PYTEST) -m "not (ray or browser or tensorrt or documents or slow)"
 
-# Everything.
-test: lint browser
+all-tests: $(INSTALLED) browser
 	$(PYTEST)
 
 # Reports are tested in a real browser. Where none can be had, those tests are skipped, and the summary says so.
