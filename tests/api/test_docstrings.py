@@ -67,6 +67,7 @@ def run(shown: str, known: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "name", [pytest.param(one, marks=pytest.mark.slow if one == "Detector" else ()) for one in ["", *NAMES]]
 )
+@pytest.mark.slow
 def test_every_public_name_has_an_example_that_runs(name: str, place: Path) -> None:
     run(name, {})
 

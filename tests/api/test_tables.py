@@ -71,6 +71,7 @@ KINDS: dict[str, Callable[[pl.DataFrame], Any]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("explain", ["none", "top"])
+@pytest.mark.slow
 def test_every_kind_of_table_gets_the_scores_of_the_file(edited: Edit, score: Score, kind: str, explain: Any) -> None:
     frame, engine = machines(50, 30, 44), edited(**KEYS)
     expected = score(frame, engine=engine, explain=explain)
@@ -197,6 +198,7 @@ def test_a_result_says_what_it_is_and_can_be_pickled(models: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 33, 1000])
+@pytest.mark.slow
 def test_a_stream_of_tables_gets_the_scores_of_one_table(edited: Edit, size: int) -> None:
     frame, engine = machines(50, 30, 44), edited(**KEYS)
     with Scorer(engine, ScoreOptions(explain="top", ratio=0.2)) as scorer:
@@ -225,6 +227,7 @@ def test_a_stream_gives_a_result_as_soon_as_it_is_final(edited: Edit) -> None:
 
 @pytest.mark.parametrize("interval", [None, "2m"])
 @pytest.mark.parametrize("kind", ["polars", "pandas", "pyarrow"])
+@pytest.mark.slow
 def test_incidents_that_are_open_at_the_end_of_a_stream_are_told(
     edited: Edit, kind: str, interval: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

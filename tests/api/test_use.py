@@ -162,6 +162,7 @@ def run_program(text: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_program_keeps_its_own_settings(edited: Edit, tmp_path: Path) -> None:
     rows(100).write_parquet(tmp_path / "data.parquet")
     (tmp_path / "model.onnx").symlink_to(edited())

@@ -38,6 +38,7 @@ def test_a_value_that_never_ends_is_shown_at_once() -> None:
     assert shown({"a": 1}) == "{'a': 1}"
 
 
+@pytest.mark.slow
 def test_a_small_checkpoint_that_asks_for_much_is_refused(tmp_path: Path) -> None:
     """Objects that are there once and named often; an archive whose entries are compressed, which torch never does."""
     path = tmp_path / "bomb.pt"
@@ -81,6 +82,7 @@ def step(state: TrainingState) -> None:
     state.position.step += 1
 
 
+@pytest.mark.slow
 def test_hostile_values_of_a_state_are_one_line_or_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, identity = tmp_path / "state.pt", {"train": {"seed": 1}, "data": "abc"}
     state = training()

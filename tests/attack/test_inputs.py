@@ -47,6 +47,7 @@ def test_a_pattern_does_not_follow_links_that_lead_in_circles(tmp_path: Path) ->
         source_files(f"{tmp_path}/**.parquet/[")
 
 
+@pytest.mark.slow
 def test_pipes_and_devices_are_refused_at_once(models: Path, tmp_path: Path, run_cli: Callable[..., Any]) -> None:
     pipe, data = tmp_path / "pipe.onnx", tmp_path / "data.parquet"
     os.mkfifo(pipe)

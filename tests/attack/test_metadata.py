@@ -82,6 +82,7 @@ NOT_IN_CHECKPOINTS = {"window another", "batch null", "format text"}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.slow
 def test_hostile_metadata_of_a_model_are_one_line(
     models: Path, tmp_path: Path, run_cli: Callable[..., Any], name: str
 ) -> None:
@@ -105,6 +106,7 @@ def test_hostile_metadata_of_a_model_are_one_line(
 
 
 @pytest.mark.parametrize("text", [DEEP, DIGITS, "{", "\x00", "NaN", "-Infinity", ""])
+@pytest.mark.slow
 def test_a_property_that_is_no_json_is_one_line(
     models: Path, tmp_path: Path, run_cli: Callable[..., Any], text: str
 ) -> None:
@@ -127,6 +129,7 @@ def test_a_property_that_is_not_utf8_is_one_line(models: Path, tmp_path: Path, r
 
 
 @pytest.mark.parametrize("name", sorted(HOSTILE.keys() - NOT_IN_CHECKPOINTS))
+@pytest.mark.slow
 def test_hostile_values_in_a_checkpoint_are_one_line(
     tmp_path: Path, run_cli: Callable[..., Any], small: dict[str, Any], name: str
 ) -> None:
@@ -183,6 +186,7 @@ TEXTS = ["{", "[1", "NaN", "true", '"0.1"', "null{", "[]", "{}", '{"align": 3}',
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("name", PROPERTIES)
+@pytest.mark.slow
 def test_damaged_metadata_of_scores_are_one_line(
     models: Path, tmp_path: Path, run_cli: Callable[..., Any], name: str, text: str
 ) -> None:

@@ -49,6 +49,7 @@ def test_a_checkpoint_never_replaces_the_data(tmp_path: Path, run_cli: Callable[
     assert pl.read_parquet(data).height == 60
 
 
+@pytest.mark.slow
 def test_every_command_says_that_it_replaces_a_link(models: Path, tmp_path: Path, run_cli: Callable[..., Any]) -> None:
     model, ckpt, victim = models / "model.onnx", tmp_path / "ckpt.pt", tmp_path / "victim"
     victim.write_text("precious")

@@ -62,6 +62,7 @@ def test_a_file_that_is_no_checkpoint_is_one_line(tmp_path: Path, warm: Path) ->
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_floor_has_the_products_of_the_graph(plain_models: Path) -> None:
     network = checkpoint().network()
     check_products(plain_models / "model.onnx", network)

@@ -220,6 +220,7 @@ def test_contrast_is_the_ratio_of_the_means() -> None:
     assert contrast(weights, labels) == pytest.approx({"abnormal": 2.0, "normal": 3.0, "contrast": 2 / 3}, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_measures_are_those_of_the_oracles() -> None:
     rng = np.random.default_rng(0)
     labels = np.zeros(400, bool)
@@ -267,6 +268,7 @@ def test_rank_correlation_is_that_of_ranks(kind: str) -> None:
     assert floor.rank_correlation(values, other) == pytest.approx(1 if kind == "equal" else -1)
 
 
+@pytest.mark.slow
 def test_the_floor_is_measured_on_both_networks(data: Path, work: Path) -> None:
     found = floor.run_floor("msl", floor.training_at("msl", "reduced"), range(1), data, work)
     assert [(row["variant"], row["score"]) for row in found["rows"]] == [
@@ -319,6 +321,7 @@ def test_every_quoted_variant_is_one_of_ours() -> None:
     assert [variant.label for variant in tables.CONTRASTS] == list(paper.CONTRAST)
 
 
+@pytest.mark.slow
 def test_a_training_is_made_once(data: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = tables.run_table("criterion", "msl", "reduced", range(2), data, work)
     assert [row["mode"] for row in first["rows"]] == ["reconstruction", "discrepancy", "addition", "published", "paper"]
@@ -441,6 +444,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *args: object) -> None:
     command.main()
 
 
+@pytest.mark.slow
 def test_commands_write_results_and_a_report(
     data: Path, work: Path, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -469,6 +473,7 @@ def test_commands_write_results_and_a_report(
     assert command.names(data) == names(data) == ["msl", "generated"]
 
 
+@pytest.mark.slow
 def test_ucr_joins_mean_precision_and_recall(tmp_path: Path, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = generate(rows=(600, 1, 400), families=("pattern-shapelet",), share=0.05)
     values = np.concatenate([made["train"].values, made["test"].values])[:, 0]

@@ -38,6 +38,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(trainings.SIZES, "reduced", TINY)
 
 
+@pytest.mark.slow
 def test_the_leaking_protocol_stops_by_the_test_rows_and_takes_its_threshold_from_them(
     data: Path, tmp_path: Path
 ) -> None:

@@ -118,6 +118,7 @@ def test_training_ends_with_a_checkpoint_and_says_what_was_learnt(run_cli: Cli, 
         assert re.search(rf"^ *{mode}( \*)? +[\d.e-]+", answer.out, re.MULTILINE), mode
 
 
+@pytest.mark.slow
 def test_an_unnamed_score_is_centred_normalised_and_smoothed(run_cli: Cli, train_file: Path, out: Path) -> None:
     def recorded(*words: object) -> ScoreConfig:
         assert run_cli("train", train_file, "-o", out / "ckpt.pt", *SHORT, *words, "--overwrite").code == 0
@@ -205,6 +206,7 @@ def test_options_reach_the_run(run_cli: Cli, write_parquet: WriteParquet, waves:
     assert (config["learning_rate"], config["stride"]) == (0.01, 5)
 
 
+@pytest.mark.slow
 def test_epochs_take_the_place_of_steps_unless_both_are_given(run_cli: Cli, train_file: Path, out: Path) -> None:
     def steps(*words: object) -> int:
         answer = run_cli("train", train_file, "-o", out / "c.pt", *TINY, "--overwrite", *words)
@@ -216,6 +218,7 @@ def test_epochs_take_the_place_of_steps_unless_both_are_given(run_cli: Cli, trai
     assert steps("--epochs", 2, "--stride", 10) == 2
 
 
+@pytest.mark.slow
 def test_the_papers_preset_trains_the_papers_network(run_cli: Cli, train_file: Path, out: Path) -> None:
     words = ["--preset", "paper", "--max-steps", 1, "--window", 10, "--threads", 1]
     assert run_cli("train", train_file, "-o", out / "c.pt", *words).code == 0
@@ -280,6 +283,7 @@ def test_a_checkpoint_that_does_not_fit_the_rows_or_options_is_one_line(
     assert refused(answer) == f"{out}/text.pt: is not a checkpoint, or is damaged"
 
 
+@pytest.mark.slow
 def test_two_runs_with_one_seed_write_the_same_weights(run_cli: Cli, train_file: Path, out: Path) -> None:
     for name, seed in (("1.pt", 3), ("2.pt", 3), ("3.pt", 4)):
         assert run_cli("train", train_file, "-o", out / name, *SHORT, "--seed", seed).code == 0
@@ -299,6 +303,7 @@ def test_notes_are_printed_as_they_are(
     assert f"{out}/:dog:[b].pt: best weights" in answer.out
 
 
+@pytest.mark.slow
 def test_overwrite_replaces_an_existing_checkpoint(run_cli: Cli, train_file: Path, out: Path) -> None:
     (out / "ckpt.pt").write_text("precious")
     message = refused(run_cli("train", train_file, "-o", out / "ckpt.pt", *SHORT))

@@ -274,6 +274,7 @@ def test_places_that_cannot_be_written_to_are_refused(run: Run, out: Path, sourc
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"format": 1}', '{"format": 99}', "\xff"])
+@pytest.mark.slow
 def test_a_damaged_manifest_is_refused_and_can_be_replaced(run: Run, out: Path, text: str) -> None:
     run()
     (out / NAME).write_text(text, encoding="latin-1")
@@ -285,6 +286,7 @@ def test_a_damaged_manifest_is_refused_and_can_be_replaced(run: Run, out: Path, 
 HOSTILE = ("null", "true", "NaN", "-1", "1e999", '""', "[]", "{}", "9" * 5_000, "[" * 30_000, '"../../x"', '"\\ud800"')
 
 
+@pytest.mark.slow
 def test_no_value_of_a_manifest_is_believed(run: Run, out: Path) -> None:
     """Each value of it by each hostile one: refused, or worth what the sound one is."""
     rows = run().rows
@@ -320,6 +322,7 @@ def test_a_pipe_in_the_place_of_the_manifest_is_refused(run: Run, out: Path) -> 
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "[" * 30_000, "9" * 5_000, '{"key": 1}'])
+@pytest.mark.slow
 def test_a_split_that_tells_odd_things_is_refused_or_done_again(run: Run, out: Path, text: str) -> None:
     run()
     path = out / split_file(3, 0)

@@ -73,6 +73,7 @@ def row_settings(layout: Layout, smooth: int = 1) -> RowSettings:
 
 
 @given(**cuts)
+@pytest.mark.slow
 def test_pieces_hold_every_row_once_and_in_order(
     layout: Layout, smooth: int, first: int, rows: int, split_rows: int
 ) -> None:
@@ -373,6 +374,7 @@ def easy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_gap_at_a_seam_is_filled_from_as_far_back_as_it_takes(
     easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -391,6 +393,7 @@ def test_a_gap_at_a_seam_is_filled_from_as_far_back_as_it_takes(
     assert found.equals(expected)
 
 
+@pytest.mark.slow
 def test_a_gap_at_a_seam_repeats_a_deviation_from_the_season(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = metadata(fill="forward", **SEASONAL)
     monkeypatch.setattr("at_infer.scoring.scorer.open_engine", lambda path, **_: EasyEngine(Path(path), known))

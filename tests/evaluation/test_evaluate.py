@@ -94,6 +94,7 @@ def test_figures_are_those_of_scikit_learn(evaluate: Any, truth: pl.DataFrame, s
     assert (found["rows"], found["anomalous_rows"], found["segments"]) == (600, 96, 4)
 
 
+@pytest.mark.slow
 def test_beside_every_figure_stand_random_every_nth_and_constant(evaluate: Any, truth: pl.DataFrame) -> None:
     found = evaluate("--ratio", 0.02)
     for compared in (found["concatenated"], found["per_series_mean"], *(one["figures"] for one in found["series"])):
@@ -144,6 +145,7 @@ def test_rows_without_a_score_are_left_out_and_counted(
     assert [one["rows"] for one in found["series"]] == [160, 160]
 
 
+@pytest.mark.slow
 def test_false_alarms_per_day_need_to_know_the_day(evaluate: Any, truth: pl.DataFrame, scores: pl.DataFrame) -> None:
     found = evaluate()["concatenated"]
     assert set(found["false_alarms_per_day"].values()) == {None}
@@ -159,6 +161,7 @@ def test_false_alarms_per_day_need_to_know_the_day(evaluate: Any, truth: pl.Data
 # Protocols
 
 
+@pytest.mark.slow
 def test_the_ratio_takes_its_threshold_from_validation_scores_alone(
     evaluate: Any, scores: pl.DataFrame, write_parquet: Any
 ) -> None:
@@ -185,6 +188,7 @@ def test_the_roc_goes_over_the_papers_ratios(evaluate: Any, truth: pl.DataFrame,
         assert point["random"]["fpr"] == pytest.approx(point["ratio"], abs=0.05)
 
 
+@pytest.mark.slow
 def test_the_published_variant_leaks_and_says_so(
     evaluate: Any, scores: pl.DataFrame, write_parquet: Any, run_cli: RunCli, tmp_path: Path
 ) -> None:
@@ -200,6 +204,7 @@ def test_the_published_variant_leaks_and_says_so(
     assert "needs train scores" in evaluate("--protocol", "published-leaking")
 
 
+@pytest.mark.slow
 def test_a_model_gives_what_the_file_of_scores_does_not_know(evaluate: Any, tmp_path: Path) -> None:
     known = metadata(
         score=ScoreConfig(mode="reconstruction"),
@@ -287,6 +292,7 @@ def test_files_of_different_length_are_refused(evaluate: Any, truth: pl.DataFram
     assert "has no rows" in evaluate(labels=truth.head(0))
 
 
+@pytest.mark.slow
 def test_rows_in_another_order_are_refused_unless_joined_by_row(evaluate: Any, truth: pl.DataFrame) -> None:
     swapped = truth[[*range(10), 11, 10, *range(12, ROWS)]]
     message = evaluate(labels=swapped)
@@ -349,6 +355,7 @@ def test_a_series_per_file_is_a_series(evaluate: Any, scores: pl.DataFrame) -> N
 
 
 @pytest.mark.parametrize("markdown", [False, True])
+@pytest.mark.slow
 def test_the_table_labels_point_adjustment_and_puts_chance_beside_it(
     evaluate: Any, run_cli: RunCli, tmp_path: Path, markdown: bool
 ) -> None:

@@ -48,6 +48,7 @@ def test_anomalies_that_nobody_can_tell_apart_are_one(tmp_path: Path) -> None:
     assert count_incidents(file, RULES, rows_per_day=None, scored_rows=1440).anomalies == 2
 
 
+@pytest.mark.slow
 def test_report_and_evaluation_have_one_clock(tmp_path: Path, run_cli: Cli) -> None:
     file = write(tmp_path / "s.parquet", [(100, 120), (1000, 1010)], [(100, 101)], series=30)
     answer = run_cli("evaluate", tmp_path / "s.parquet", "--json")

@@ -102,6 +102,7 @@ def test_a_constant_score_ranks_nothing() -> None:
 
 
 @given(pairs())
+@pytest.mark.slow
 def test_rows_are_counted_as_by_scikit_learn(pair: tuple[np.ndarray, np.ndarray]) -> None:
     labels, alarms = pair
     for kind, figures in (
@@ -158,6 +159,7 @@ def test_events_are_found_by_any_alarm_inside(pair: tuple[np.ndarray, np.ndarray
 
 @settings(max_examples=40)
 @given(pairs())
+@pytest.mark.slow
 def test_affiliation_agrees_with_its_integrals_sampled_finely(pair: tuple[np.ndarray, np.ndarray]) -> None:
     labels, alarms = pair
     found = affiliation(runs(labels), runs(alarms), len(labels))
@@ -219,6 +221,7 @@ def surface(labels: np.ndarray, scores: np.ndarray, buffer: int) -> tuple[float,
 @pytest.mark.parametrize("rows", [40, 300])
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.5])
 @pytest.mark.parametrize("digits", [7, 1, 0], ids=["distinct", "ties", "many ties"])
+@pytest.mark.slow
 def test_vus_is_the_mean_over_buffers_of_areas_computed_threshold_by_threshold(
     rows: int, share: float, digits: int
 ) -> None:
@@ -230,6 +233,7 @@ def test_vus_is_the_mean_over_buffers_of_areas_computed_threshold_by_threshold(
 
 @settings(max_examples=15)
 @given(pairs(), st.integers(0, 9))
+@pytest.mark.slow
 def test_vus_where_edges_meet_and_at_both_ends(pair: tuple[np.ndarray, np.ndarray], seed: int) -> None:
     labels, _ = pair
     scores = np.random.default_rng(seed).integers(0, 20, len(labels)).astype(np.float32)

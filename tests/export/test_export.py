@@ -139,6 +139,7 @@ def test_the_engine_can_run_the_other_graph(run_cli, ckpt, out):
     assert "prior_0" in [output["name"] for output in sidecar["engine"]["outputs"]]
 
 
+@pytest.mark.slow
 def test_without_tensorrt_the_onnx_files_are_written_and_a_line_says_how_to_get_an_engine(
     run_cli, ckpt, out, monkeypatch
 ):
@@ -260,6 +261,7 @@ def test_int8_without_calibration_asks_for_it(run_cli, ckpt, out):
 
 
 @pytest.mark.parametrize("kind", ["missing column", "fewer rows than a window", "empty", "infinite", "null"])
+@pytest.mark.slow
 def test_calibration_data_that_do_not_fit(run_cli, ckpt, out, tmp_path, kind):
     frame = pl.DataFrame({name: np.linspace(0, 1, 100) for name in ("f00", "f01", "f02")})
     if kind == "missing column":
@@ -293,6 +295,7 @@ def test_calibration_data_that_do_not_fit(run_cli, ckpt, out, tmp_path, kind):
         (["--precision", "int8-dynamic", "--engine", "rtx"], "for CPUs"),
     ],
 )
+@pytest.mark.slow
 def test_options_that_cannot_be_met(run_cli, ckpt, out, options, word):
     refused(run_cli("export", ckpt, "-o", out, *options), out, word)
 
@@ -303,6 +306,7 @@ def test_an_output_folder_that_cannot_be_made_or_takes_no_files(run_cli, ckpt, t
     refused(run_cli("export", ckpt, "-o", "/proc"), out, "/proc")
 
 
+@pytest.mark.slow
 def test_an_output_folder_is_made_and_stays_only_with_results(run_cli, ckpt, out):
     new = out / "new"
     refused(run_cli("export", ckpt, "-o", new, "--atol", "1e-12", "--rtol", "0", "--engine", "none"), out, "parity")
@@ -310,6 +314,7 @@ def test_an_output_folder_is_made_and_stays_only_with_results(run_cli, ckpt, out
     assert names(new) == {"model.onnx", "model.associations.onnx"}
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_nothing_behind(run_cli, ckpt, out, tmp_path):
     assert run_cli("export", ckpt, "-o", tmp_path / "traced", "--engine", "none").code == 0
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -169,6 +169,7 @@ def test_tolerances_can_be_given(traced):
         check(traced, tolerance=Tolerance(0.0, 1e-12))
 
 
+@pytest.mark.slow
 def test_extreme_windows_hold_zeros_constants_and_spikes():
     source = checkpoint(score=PLAIN)
     windows = extreme_windows(

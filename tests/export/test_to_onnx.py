@@ -39,6 +39,7 @@ def associations(trace) -> onnx.ModelProto:
     return trace(graph, graph.outputs)
 
 
+@pytest.mark.slow
 def test_opset_and_ir_version_are_pinned_together(traced):
     finished = finish(traced, metadata())
     assert finished.ir_version == IR_VERSION
@@ -95,6 +96,7 @@ def test_pruning_to_the_score_drops_what_it_does_not_need(trace, traced):
 
 @pytest.mark.parametrize("mode", WINDOW_MODES)
 @pytest.mark.parametrize("normalise", [False, True], ids=["as it is", "normalised"])
+@pytest.mark.slow
 def test_every_score_mode_equals_its_numpy_twin(mode, normalise):
     """Of the graph before it is traced: test_parity compares it with the traced one."""
     source = checkpoint(score=ScoreConfig(mode=mode, normalise_errors=normalise))

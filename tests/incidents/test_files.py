@@ -50,6 +50,7 @@ def incidents_of(path: Path, **given: Any) -> list[Incident]:
 
 @pytest.mark.parametrize("kind", ["spike", "step", "burst"])
 @pytest.mark.parametrize("at", [303, 310, 319])
+@pytest.mark.slow
 def test_an_incident_begins_at_its_cause_although_the_score_rises_before(score: Score, kind: str, at: int) -> None:
     found = score(disturbed(kind, at), explain="top", threshold=2.0)
     rises = int(np.flatnonzero(found.score > 2)[0])
@@ -103,6 +104,7 @@ def test_no_incident_is_an_empty_file(score: Score, tmp_path: Path) -> None:
     assert (tmp_path / "i.jsonl").read_text() == ""
 
 
+@pytest.mark.slow
 def test_a_file_and_workers_and_a_stream_find_the_same_ids(models: Path, score: Score, tmp_path: Path) -> None:
     frame = pl.concat([disturbed("spike", 310), disturbed("burst", 290)])
     frame = frame.with_columns(s=pl.Series(["a"] * 600 + ["b"] * 600), t=pl.Series(list(range(1200))))
@@ -154,6 +156,7 @@ def test_the_command_writes_incidents_beside_the_scores(run_cli: Cli, models: Pa
     assert not (tmp_path / "other.parquet").exists()
 
 
+@pytest.mark.slow
 def test_rules_are_options_and_are_recorded(run_cli: Cli, models: Path, tmp_path: Path) -> None:
     disturbed("step", 310).write_parquet(tmp_path / "given.parquet")
     path = tmp_path / "i.parquet"

@@ -129,6 +129,7 @@ def of_file(path: Path) -> list[Incident]:
 
 
 @pytest.mark.parametrize("max_gap", [None, 0])
+@pytest.mark.slow
 def test_files_workers_and_tables_agree(
     score: Score, model: Path, frame: pl.DataFrame, tmp_path: Path, max_gap: int | None
 ) -> None:
@@ -162,6 +163,7 @@ def test_files_workers_and_tables_agree(
 
 @pytest.mark.parametrize(("restart", "step"), [(60, 1), (52, 13), (200, 200)])
 @pytest.mark.parametrize("delay", [0, 5])
+@pytest.mark.slow
 def test_a_stream_agrees_with_the_file_through_restarts(
     score: Score, model: Path, frame: pl.DataFrame, tmp_path: Path, restart: int, step: int, delay: int
 ) -> None:

@@ -140,6 +140,7 @@ def test_incidents_are_counted_without_making_them(stream: tuple[Floats, Inciden
 
 @settings(max_examples=150)
 @given(streams(), st.booleans())
+@pytest.mark.slow
 def test_pieces_and_restarts_never_change_the_events(
     stream: tuple[Floats, IncidentRules, list[int]], supported: bool
 ) -> None:

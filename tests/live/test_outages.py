@@ -65,6 +65,7 @@ def test_it_opens_after_a_while_and_closes_with_the_value_that_is_back(models: P
     assert (tracked.tally.incidents_open, tracked.tally.events["opened"]) == (0, 1)
 
 
+@pytest.mark.slow
 def test_a_restart_opens_nothing_twice(models: Path, tmp_path: Path) -> None:
     frame, found = empty(rows(300), "f01", 100, 250), list[Event]()
     kept: list[Any] = []

@@ -46,6 +46,7 @@ def plain_engines(plain_models):
 
 @settings(max_examples=60)
 @given(data=st.data())
+@pytest.mark.slow
 def test_scores_are_those_of_a_file_whatever_the_order_and_the_chunks(engines, plain_engines, data):
     fill = data.draw(st.sampled_from(["error", "forward", "mean"]), "fill")
     smooth = data.draw(st.sampled_from([None, 1, 3, 7]), "smooth")
@@ -370,6 +371,7 @@ def test_a_stream_goes_on_from_its_state_as_if_it_had_never_stopped(engines, tmp
     np.testing.assert_allclose(np.concatenate([before.score, after.score]), whole.score, atol=1e-6, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_many_series_come_back_from_a_state(tmp_path):
     stream = StreamScorer(FirstColumn())
     names = list(range(700))

@@ -180,6 +180,7 @@ def test_table_and_markdown(run_cli, folder):
         (["--check", "absent.parquet"], "absent.parquet"),
     ],
 )
+@pytest.mark.slow
 def test_bad_options_get_one_line(run_cli, folder, options, word):
     answer = run_cli("bench", "--engine", folder / "model.onnx", *options)
     assert answer.code == 1

@@ -51,6 +51,7 @@ def reasons(found: dict[str, Any]) -> dict[str, str | None]:
     return {row["command"]: row["reason"] for row in commands(found)}
 
 
+@pytest.mark.slow
 def test_it_knows_the_runtimes_that_are_installed(here):
     assert here["core"]["onnxruntime"] == {"works": True, "reason": None, "version": onnxruntime.__version__}
     assert here["core"]["polars"]["works"]
@@ -135,6 +136,7 @@ def test_what_became_of_a_small_plan_is_told(run_cli, monkeypatch, here, plan, w
     assert words in run_cli("doctor").out
 
 
+@pytest.mark.slow
 def test_the_command_prints_one_json_document_and_nothing_else(run_cli):
     answer = run_cli("doctor", "--json")
     assert (answer.code, answer.err) == (0, "")
@@ -166,6 +168,7 @@ def test_a_broken_core_is_an_error_after_the_report(run_cli, monkeypatch, here):
     assert answer.err == "error: doctor: polars cannot be loaded (crashed)\n"
 
 
+@pytest.mark.slow
 def test_it_loads_nothing_heavy_itself():
     code = (
         "import sys\nfrom at_infer.cli import app\ntry:\n    app(['doctor', '--json'])\nexcept SystemExit:\n    pass\n"

@@ -56,6 +56,7 @@ def found(document: Any) -> dict[tuple[str | None, str], Any]:
     return {(one["feature"], one["kind"]): one for one in document["findings"]}
 
 
+@pytest.mark.slow
 def test_rows_like_those_of_the_training_have_not_drifted(drift: Any) -> None:
     for seed in range(3):
         document = drift(rows(COUNT, seed=seed))
@@ -213,6 +214,7 @@ def test_bad_input_is_one_line(drift: Any, tmp_path: Path) -> None:
     assert "excludes" in drift(rows(400), "--one-series", "--series-per-file")
 
 
+@pytest.mark.slow
 def test_the_size_of_chunks_does_not_matter(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "recent.parquet"
     changed("f01", lambda x: x + 5).write_parquet(path)

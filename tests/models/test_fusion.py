@@ -155,6 +155,7 @@ def test_a_weight_that_no_training_gives_is_refused(weight: float) -> None:
     explain=st.booleans(),
     onset=st.booleans(),
 )
+@pytest.mark.slow
 def test_scores_are_the_same_to_the_last_bit_in_any_pieces(
     sizes: list[int], causal: bool, explain: bool, onset: bool
 ) -> None:
@@ -169,6 +170,7 @@ def test_scores_are_the_same_to_the_last_bit_in_any_pieces(
 
 
 @pytest.mark.parametrize("explain", [False, True])
+@pytest.mark.slow
 def test_rows_of_many_features_score_the_same_one_by_one_as_together(explain: bool) -> None:
     times = 9  # numpy adds up eight numbers and more in another order than a few
     scale = replace(
@@ -194,6 +196,7 @@ def test_rows_of_many_features_score_the_same_one_by_one_as_together(explain: bo
         (10, "ignore", "window", True),
     ],
 )
+@pytest.mark.slow
 def test_series_that_advance_together_score_as_each_by_itself(
     delay: int, level: Level, shape: str, explain: bool
 ) -> None:

@@ -340,6 +340,7 @@ def test_a_zip_file_without_tensors_is_not_a_checkpoint(tmp_path, run_cli):
     assert "is neither a checkpoint" in run_cli("inspect", tmp_path / "book.zip").err
 
 
+@pytest.mark.slow
 def test_every_cut_of_an_onnx_file_is_recognised_as_damaged(tmp_path):
     content = write_onnx(tmp_path / "model.onnx", metadata().to_properties()).read_bytes()
     assert identify(tmp_path / "model.onnx") == "onnx"

@@ -88,6 +88,7 @@ def test_no_peak_is_lost_in_a_long_file(
     assert page.description["segmentCount"] == len(runs(score > 0.5))
 
 
+@pytest.mark.slow
 def test_a_million_rows_take_few_megabytes(report: Callable[..., Page], tmp_path: Path) -> None:
     path = write_scores(tmp_path / "s.parquet", {"time": minutes(1_000_000), "score": noisy_scores(1_000_000)})
     page = report(path)
@@ -229,6 +230,7 @@ def test_images_show_the_same_figures(
 
 
 @pytest.mark.parametrize("score", [[0.7], [None, None], [0.5] * 9, [-1.0, 2.0]])
+@pytest.mark.slow
 def test_images_of_odd_scores(run_cli: Cli, tmp_path: Path, score: list[float | None]) -> None:
     path = write_scores(tmp_path / "s.parquet", {"$t_{": minutes(len(score)), "score": score})
     assert run_cli("report", path, "-o", tmp_path / "r.html", "--png", tmp_path / "png").code == 0
@@ -237,6 +239,7 @@ def test_images_of_odd_scores(run_cli: Cli, tmp_path: Path, score: list[float | 
 # Of a checkpoint
 
 
+@pytest.mark.slow
 def test_a_checkpoint_shows_how_training_went(run_cli: Cli, tmp_path: Path, waves: pl.DataFrame) -> None:
     waves.write_parquet(tmp_path / "train.parquet")
     tiny = ["--width", "8", "--heads", "2", "--layers", "2", "--window", "10", "--threads", "1", "--max-steps", "60"]
@@ -261,6 +264,7 @@ def test_a_checkpoint_shows_how_training_went(run_cli: Cli, tmp_path: Path, wave
 # Refused
 
 
+@pytest.mark.slow
 def test_input_that_does_not_belong_together_is_one_line(run_cli: Cli, tmp_path: Path, models: Path) -> None:
     output = tmp_path / "out" / "report.html"
     output.parent.mkdir()
@@ -301,6 +305,7 @@ def test_output_is_never_replaced_unasked(run_cli: Cli, tmp_path: Path) -> None:
     assert run_cli("report", scores, "-o", tmp_path / "r.html", "--overwrite").code == 0
 
 
+@pytest.mark.slow
 def test_scores_are_reported_without_torch(tmp_path: Path) -> None:
     import subprocess
     import sys

@@ -44,6 +44,7 @@ def test_a_level_exceeds_a_cut_exactly_where_the_score_exceeds_its_value(scores:
 
 @quick
 @given(parts(), FEW)
+@pytest.mark.slow
 def test_every_threshold_flags_what_brute_force_finds(given: tuple[list, list], threshold: float) -> None:
     cuts = Cuts(0.5 if np.isnan(threshold) else threshold)
     counts = ThresholdCounts()
@@ -75,6 +76,7 @@ def test_series_are_added_up() -> None:
 
 @quick
 @given(parts(), st.integers(0, 4))
+@pytest.mark.slow
 def test_no_peak_is_lost(given: tuple[list, list], exponent: int) -> None:
     envelope = Envelope(1 << exponent)
     series = [given[0], given[0][:1]]
@@ -107,6 +109,7 @@ def test_buckets_are_as_small_as_the_limit_allows(rows: int, most: int, width: i
 
 @quick
 @given(parts(), st.integers(1, 3))
+@pytest.mark.slow
 def test_segments_are_the_runs_above_the_threshold(given: tuple[list, list], keep: int) -> None:
     finder, row = SegmentFinder(2, keep), 10
     finder.start_series()

@@ -34,6 +34,7 @@ def test_a_bad_time_is_named_with_the_ways_on(score: Score) -> None:
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 7, 30, 31, 1000])
+@pytest.mark.slow
 def test_dropped_rows_are_as_if_they_had_not_been_there(
     score: Score, monkeypatch: pytest.MonkeyPatch, chunk_rows: int
 ) -> None:

@@ -79,6 +79,7 @@ lengths = st.lists(st.integers(1, 23), min_size=1, max_size=6)
     pieces=st.lists(st.integers(1, 12), min_size=1, max_size=5),
     skip=st.floats(0, 1),
 )
+@pytest.mark.slow
 def test_the_core_scores_stretches_as_series_of_their_own(
     lengths: list[int],
     window: int,
@@ -144,6 +145,7 @@ def test_the_core_scores_stretches_as_series_of_their_own(
 
 
 @pytest.mark.parametrize("options", [{}, {"align": "last"}, {"align": "last", "delay": 5}, {"explain": "all"}], ids=str)
+@pytest.mark.slow
 def test_a_file_with_gaps_is_scored_as_its_stretches_are(score: Score, model: Path, options: dict[str, Any]) -> None:
     stretches = (90, 7, 200, WINDOW, 61)
     frame = timed(*stretches)
@@ -182,6 +184,7 @@ def test_what_is_missing_behind_a_gap_does_not_repeat_what_was_before_it(plain_s
     np.testing.assert_array_equal(plain_score(other, engine=plain_model).score[40:], found.score[40:])
 
 
+@pytest.mark.slow
 def test_a_run_that_stopped_between_gaps_goes_on_with_the_same_scores(
     score: Score, model: Path, small_parts: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,7 @@ def on_grid(frame: pl.DataFrame) -> pl.DataFrame:
     return filled.filter(~empty).select(*COLUMNS, "t")
 
 
+@pytest.mark.slow
 def test_scores_of_a_grid_are_those_of_rows_that_lie_on_it(score: Score, edited: Edit, small_parts: None) -> None:
     model, frame = edited(**MINUTE), irregular()
     expected = score(on_grid(frame), engine=model, interval="none", batch_size=1)
@@ -54,6 +55,7 @@ def test_scores_of_a_grid_are_those_of_rows_that_lie_on_it(score: Score, edited:
     assert read_metadata(found.path).properties["at_infer.grid"] == '{"interval_s": 60.0, "resample": "mean"}'
 
 
+@pytest.mark.slow
 def test_an_interval_is_asked_for_and_gaps_then_count_its_steps(score: Score, edited: Edit) -> None:
     of_seconds = edited(spacing=Spacing(step=1.0, clock="date").to_dict(), time_column="t")
     frame = irregular()
@@ -67,6 +69,7 @@ def test_an_interval_is_asked_for_and_gaps_then_count_its_steps(score: Score, ed
     assert (wide.summary.gaps, wide.summary.rows) == (0, 400)
 
 
+@pytest.mark.slow
 def test_a_run_on_a_grid_that_stopped_goes_on_with_the_same_scores(
     score: Score, edited: Edit, small_parts: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

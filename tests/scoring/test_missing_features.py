@@ -92,6 +92,7 @@ def test_a_feature_that_is_always_missing_is_as_if_the_model_did_not_know_it(mod
 @pytest.mark.parametrize(
     "options", [{}, {"align": "last"}, {"align": "last", "delay": 5}, {"explain": "all"}, {"mode": "addition"}], ids=str
 )
+@pytest.mark.slow
 def test_nothing_changes_where_nothing_is_missing(score: Score, models: Path, options: dict[str, Any]) -> None:
     frame = rows(300)
     options |= {"engine": models / "model.associations.onnx"}
@@ -101,6 +102,7 @@ def test_nothing_changes_where_nothing_is_missing(score: Score, models: Path, op
 
 
 @pytest.mark.parametrize("mode", [None, "reconstruction", "paper", "addition"])
+@pytest.mark.slow
 def test_the_others_go_on_being_scored_and_the_dead_one_is_never_to_blame(
     score: Score, models: Path, mode: Any
 ) -> None:
@@ -156,6 +158,7 @@ def test_splits_have_the_same_scores(score: Score, models: Path, tmp_path: Path,
 
 
 @pytest.mark.parametrize("delay", [0, 5])
+@pytest.mark.slow
 def test_a_stream_has_the_scores_of_a_file_and_says_when_a_feature_goes_and_comes(
     score: Score, models: Path, tmp_path: Path, delay: int
 ) -> None:

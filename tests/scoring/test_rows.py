@@ -177,6 +177,7 @@ piece_sizes = st.lists(st.integers(0, 12), min_size=1, max_size=6).filter(any)
 
 @given(case=cases(), pieces=piece_sizes)
 @settings(max_examples=100)
+@pytest.mark.slow
 def test_streamed_scores_equal_brute_force(case: Case, pieces: list[int]) -> None:
     scorer = row_scorer(case)
     found = streamed(case, pieces, scorer)
@@ -188,6 +189,7 @@ def test_streamed_scores_equal_brute_force(case: Case, pieces: list[int]) -> Non
 
 
 @given(case=cases(), pieces=piece_sizes, others=piece_sizes)
+@pytest.mark.slow
 def test_batches_hold_the_same_windows_whatever_the_pieces(case: Case, pieces: list[int], others: list[int]) -> None:
     one, two = Recorded(case), Recorded(case)
     scorer = row_scorer(case, one)

@@ -355,6 +355,7 @@ def test_an_interruption_before_the_first_score_leaves_nothing(
 # Failing in the middle
 
 
+@pytest.mark.slow
 def test_a_failing_engine_is_one_line_with_its_rows_and_the_run_resumable(
     run_cli: Cli, long_run: tuple[list[object], Path], out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -443,6 +444,7 @@ def unfinished(
     return data, words
 
 
+@pytest.mark.slow
 def test_resume_with_another_engine_option_or_input_is_refused_and_keeps_what_is_there(
     run_cli: Cli, plain_models: Path, unfinished: tuple[Path, list[object]], tmp_path: Path, out: Path
 ) -> None:
@@ -546,6 +548,7 @@ BAD_FRAMES: dict[str, tuple[pl.DataFrame, list[str], str]] = {
 
 
 @pytest.mark.parametrize(("frame", "words", "message"), BAD_FRAMES.values(), ids=BAD_FRAMES.keys())
+@pytest.mark.slow
 def test_bad_rows_are_refused(
     frame: pl.DataFrame,
     words: list[str],
@@ -561,6 +564,7 @@ def test_bad_rows_are_refused(
     assert files(out) == set()
 
 
+@pytest.mark.slow
 def test_sources_that_do_not_exist_are_refused(run_cli: Cli, models: Path, tmp_path: Path, out: Path) -> None:
     for source, expected in (
         (tmp_path / "no.parquet", f"{tmp_path}/no.parquet: no such file"),
@@ -707,6 +711,7 @@ BAD_OPTIONS: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize(("words", "message"), BAD_OPTIONS.values(), ids=BAD_OPTIONS.keys())
+@pytest.mark.slow
 def test_options_that_cannot_work_are_refused(
     words: list[str], message: str, run_cli: Cli, models: Path, data: Path, out: Path
 ) -> None:

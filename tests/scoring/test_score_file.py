@@ -78,6 +78,7 @@ def test_align_last_scores_a_row_by_the_window_that_ends_with_it(plain_score: Sc
     assert found.summary.unscored_rows == 2 * warm_up
 
 
+@pytest.mark.slow
 def test_the_file_tells_how_it_came_about(plain_score: Score, plain_models: Path) -> None:
     found = plain_score(rows(100), stride=5, threshold=0.5, smooth=3)
     told = {
@@ -146,6 +147,7 @@ def test_progress_is_told(score: Score) -> None:
 # The same whatever the circumstances
 
 
+@pytest.mark.slow
 def test_batches_chunks_and_threads_do_not_change_a_score(plain_score: Score, monkeypatch: pytest.MonkeyPatch) -> None:
     frame = rows(1003, s=["a"] * 500 + ["b"] * 503)
     options = {"series_column": "s", "stride": 6, "smooth": 7, "threshold": 1.0, "explain": "all"}
@@ -175,6 +177,7 @@ OUT_OF_MEMORY = EngineError("model.onnx: out of memory")
 
 @pytest.mark.parametrize("options", [{}, {"stride": 6, "smooth": 7, "threshold": 1.0}, {"align": "last"}])
 @pytest.mark.parametrize("calls", [1, 5])
+@pytest.mark.slow
 def test_a_failed_run_keeps_its_finished_rows_and_goes_on_to_the_same_file(
     plain_score: Score, tmp_path: Path, options: dict[str, Any], calls: int, small_parts: None, monkeypatch: Any
 ) -> None:

@@ -18,6 +18,7 @@ from tests.scored import COLUMNS, Edit, Score, Scored, by_hand, rows, values, wi
 # Scores and thresholds
 
 
+@pytest.mark.slow
 def test_the_threshold_is_the_models_or_the_one_asked_for(plain_score: Score, plain_edited: Edit) -> None:
     frame, source = rows(2000), checkpoint(score=PLAIN)
     levels, record = source.quantile_levels, source.validation_of()
@@ -61,6 +62,7 @@ def test_options_that_exclude_each_other_are_refused(score: Score) -> None:
 
 @pytest.mark.parametrize("mode", ["reconstruction", "centred", "calibrated", "paper", "discrepancy", "addition"])
 @pytest.mark.parametrize("explain", ["none", "all"])
+@pytest.mark.slow
 def test_both_graphs_give_the_same_scores_in_every_mode(
     plain_score: Score, plain_models: Path, mode: Any, explain: Any
 ) -> None:
@@ -72,6 +74,7 @@ def test_both_graphs_give_the_same_scores_in_every_mode(
         np.testing.assert_allclose(raw.frame[name], fused.frame[name], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_errors_can_be_normalised_when_scoring_and_explain_themselves(plain_score: Score) -> None:
     frame = rows(105)
     with pytest.raises(ConfigError, match="belongs to normalise errors False; with another normalise errors give"):
@@ -91,6 +94,7 @@ def test_errors_can_be_normalised_when_scoring_and_explain_themselves(plain_scor
     )
 
 
+@pytest.mark.slow
 def test_a_model_of_an_earlier_version_knows_nothing_usual(plain_score: Score, plain_edited: Edit) -> None:
     frame, earlier = rows(105), plain_edited(normal=None)
     np.testing.assert_array_equal(plain_score(frame, engine=earlier).score, plain_score(frame).score)
@@ -126,6 +130,7 @@ def test_the_temperature_counts_in_mode_published_only(plain_score: Score, plain
     np.testing.assert_allclose(flat.score * WINDOW, plain_score(frame).score, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_an_engine_with_its_score_alone_gives_it_but_no_other(
     plain_score: Score, plain_models: Path, plain_edited: Edit
 ) -> None:
@@ -177,6 +182,7 @@ def test_smoothing_looks_back_only_if_rows_are_scored_as_the_last(plain_score: S
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_explanations_name_the_feature_with_the_largest_error(plain_score: Score, plain_models: Path) -> None:
     frame = rows(100).with_columns(f01=pl.when(pl.int_range(pl.len()) == 50).then(1e4).otherwise("f01"))
     found = plain_score(frame, explain="all").frame
@@ -217,6 +223,7 @@ GAPS = rows(60).with_columns(
 )
 
 
+@pytest.mark.slow
 def test_gaps_are_filled_by_the_policy_of_the_model(score: Score, edited: Edit) -> None:
     mean = dict(zip(COLUMNS, checkpoint().scaler.mean, strict=True))
     known = GAPS.fill_nan(None)
@@ -230,6 +237,7 @@ def test_gaps_are_filled_by_the_policy_of_the_model(score: Score, edited: Edit) 
         score(GAPS)
 
 
+@pytest.mark.slow
 def test_forward_does_not_reach_from_one_series_into_the_next(score: Score, edited: Edit, small_parts: None) -> None:
     frame = GAPS.with_columns(s=pl.Series(["a"] * 30 + ["b"] * 30))
     mean = checkpoint().scaler.mean
@@ -248,6 +256,7 @@ def test_a_gap_of_one_column_alone_is_filled_in_the_same_way(score: Score, edite
 
 
 @pytest.mark.parametrize("value", [float("inf"), -float("inf"), 1e300, None, float("nan")])
+@pytest.mark.slow
 def test_bad_values_are_refused_by_file_row_and_column_or_take_their_window_along(
     plain_score: Score, write_parquet: WriteParquet, tmp_path: Path, value: float | None, small_parts: None
 ) -> None:
@@ -302,6 +311,7 @@ def test_a_short_series_is_refused_skipped_or_padded(plain_score: Score, plain_m
     [{}, {"stride": 3}, {"align": "last"}, {"mode": "paper", "ratio": 0.1}, {"smooth": 5, "threshold": 1.0}],
     ids=str,
 )
+@pytest.mark.slow
 def test_a_scorer_in_memory_gives_what_score_file_writes(
     plain_score: Score, plain_models: Path, options: dict[str, Any]
 ) -> None:

@@ -49,6 +49,7 @@ def incidents(score: Score, model: Path, frame: pl.DataFrame, path: Path) -> lis
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_with_a_zone_time_rises_and_incidents_are_right(
     score: Score, model: Path, frame: pl.DataFrame, tmp_path: Path
 ) -> None:
@@ -65,6 +66,7 @@ def test_with_a_zone_time_rises_and_incidents_are_right(
         assert [found[name] for name in same] == [expected[name] for name in same]
 
 
+@pytest.mark.slow
 def test_the_report_is_in_utc_and_says_so(
     run_cli: Callable[..., Answer], score: Score, model: Path, frame: pl.DataFrame, tmp_path: Path
 ) -> None:
@@ -76,6 +78,7 @@ def test_the_report_is_in_utc_and_says_so(
         assert page.description["zone"] == "UTC"
 
 
+@pytest.mark.slow
 def test_without_a_zone_the_row_is_named_and_there_are_ways_on(
     score: Score, model: Path, frame: pl.DataFrame, tmp_path: Path
 ) -> None:

@@ -63,6 +63,7 @@ def test_time_and_series_default_to_those_of_the_training_data(score: Score, edi
     ],
     ids=["date", "datetime", "text", "float", "decimal", "duration"],
 )
+@pytest.mark.slow
 def test_time_may_be_of_any_type_that_rises(score: Score, times: pl.Series, small_parts: None) -> None:
     frame = rows(60).with_columns(t=times)
     assert score(frame, time_column="t", batch_size=1).frame["t"].equals(times)
@@ -94,6 +95,7 @@ ODD_NAMES = ["^a.*$", "*", "row", "file", ":0", "", "größe µ", "len", "f00"]
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
+@pytest.mark.slow
 def test_names_of_time_and_series_have_no_special_meaning(score: Score, name: str, small_parts: None) -> None:
     frame = rows(60).with_columns(pl.int_range(pl.len()).cast(pl.Float64).alias(name))
     found = score(frame, time_column=name, explain="top")
@@ -105,6 +107,7 @@ def test_names_of_time_and_series_have_no_special_meaning(score: Score, name: st
 
 
 @pytest.mark.parametrize("name", ["^a.*$", "score", "is_anomaly", "row", "file", "top_feature", "error_x", "größe", ""])
+@pytest.mark.slow
 def test_names_of_features_have_no_special_meaning(score: Score, edited: Edit, name: str, small_parts: None) -> None:
     engine = edited(columns=["f00", name, "f02"])
     frame = rows(60)
@@ -127,6 +130,7 @@ def test_names_of_features_have_no_special_meaning(score: Score, edited: Edit, n
         ("file", {"series_per_file": True}),
     ],
 )
+@pytest.mark.slow
 def test_a_carried_column_cannot_have_the_name_of_one_of_ours(score: Score, name: str, options: dict[str, Any]) -> None:
     frame = rows(60).with_columns(pl.int_range(pl.len()).alias(name))
     for role in ("time_column", "series_column"):
@@ -211,6 +215,7 @@ def test_a_csv_file_is_read_by_its_suffix(score: Score, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 @pytest.mark.parametrize("schema", [rows(1).schema, {"other": pl.String}, dict.fromkeys(COLUMNS, pl.Null)])
+@pytest.mark.slow
 def test_a_file_without_rows_changes_nothing(
     score: Score, write_parquet: WriteParquet, tmp_path: Path, place: int, schema: Any
 ) -> None:
@@ -254,6 +259,7 @@ def test_an_output_among_the_input_is_refused(score: Score, three_files: Path) -
 
 
 @pytest.mark.parametrize("cells", [1, 4 * 30, 4 * 50, 4 * 77, 1 << 22])
+@pytest.mark.slow
 def test_a_series_may_end_exactly_where_a_chunk_does(score: Score, cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     frame = rows(150, s=["a"] * 50 + ["b"] * 50 + ["c"] * 50)
     monkeypatch.setattr(stream_module, "CHUNK_CELLS", cells)

@@ -179,6 +179,7 @@ def test_columns_that_cannot_be_used_are_refused(write_parquet: WriteParquet) ->
     cuts=st.sets(st.integers(1, 40), max_size=2),
     chunk_cells=st.integers(1, 20),
 )
+@pytest.mark.slow
 def test_series_are_found_across_the_borders_of_chunks_and_files(
     lengths: list[int], cuts: set[int], chunk_cells: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -303,6 +304,7 @@ def test_a_file_cut_anywhere_is_refused(write_parquet: WriteParquet, tmp_path: P
         assert refused(path, time_column="t").startswith(f"{path}: ")
 
 
+@pytest.mark.slow
 def test_flipped_bytes_are_an_answer_or_an_error_but_never_a_crash(
     write_parquet: WriteParquet, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

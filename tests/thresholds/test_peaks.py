@@ -31,6 +31,7 @@ def test_the_shape_stays_where_a_maximum_exists() -> None:
 
 @pytest.mark.parametrize("kind", ["exponential", "normal", "lognormal", "pareto"])
 @pytest.mark.parametrize("rate", [1e-3, 1e-4])
+@pytest.mark.slow
 def test_the_threshold_is_exceeded_at_the_rate_asked_for(kind: str, rate: float) -> None:
     """Fitted on 20 000 values, counted on ten million others."""
     draw = {

@@ -17,6 +17,7 @@ scores_of_any_kind = arrays(np.float32, st.integers(1, 200), elements=st.floats(
 
 
 @given(scores=scores_of_any_kind, percent=st.integers(0, 99))
+@pytest.mark.slow
 def test_the_threshold_is_the_smallest_score_that_at_most_the_ratio_exceeds(scores: np.ndarray, percent: int) -> None:
     ratio = percent / 100
     candidates = [t for t in scores if (scores > t).sum() / scores.size <= ratio]
@@ -89,6 +90,7 @@ def test_another_mode_gets_the_threshold_of_the_same_ratio() -> None:
 
 
 @given(scores=scores_of_any_kind.filter(lambda scores: len(scores) > 0), at=st.integers(0, 199))
+@pytest.mark.slow
 def test_kept_quantiles_count_equal_scores_as_the_scores_themselves_do(scores: np.ndarray, at: int) -> None:
     whole = ValidationScores.of_scores("scores", np.repeat(scores, 1000))
     kept = ValidationScores("quantiles", whole.rows, whole.levels, whole.values)

@@ -178,6 +178,7 @@ EDITS: dict[str, Edit] = {
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS.keys())
+@pytest.mark.slow
 def test_an_edited_checkpoint_is_refused_in_one_line(edit: Edit, path: Path) -> None:
     content = torch.load(path, weights_only=True)
     edit(content)

@@ -62,6 +62,7 @@ def gappy_series(draw: st.DrawFn) -> tuple[list[int], list[list[float]]]:
 @pytest.mark.parametrize("fill", ["forward", "mean"])
 @settings(max_examples=40)
 @given(gappy=gappy_series(), block_cells=st.sampled_from([1, 3, 1 << 20]))
+@pytest.mark.slow
 def test_filling_equals_a_loop_over_cells(
     fill: Fill, gappy: tuple[list[int], list[list[float]]], block_cells: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -123,6 +124,7 @@ def test_missing_values_are_refused_with_columns_and_counts(write_parquet: Write
     stride=st.one_of(st.none(), st.integers(1, 10)),
     share=st.floats(0.05, 0.95),
 )
+@pytest.mark.slow
 def test_windows_never_cross_a_change_of_series_nor_the_split(
     lengths: list[int], window: int, stride: int | None, share: float, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

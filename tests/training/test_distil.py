@@ -53,6 +53,7 @@ def student(teacher: Parent, source: Path | None = None, **options: Any) -> Chec
 
 
 @pytest.mark.parametrize("mode", ["reconstruction", "published"])
+@pytest.mark.slow
 def test_a_student_that_has_learnt_agrees_more_than_one_that_has_not(teacher: Parent, mode: ScoreMode) -> None:
     new, old = (student(teacher, score_mode=mode, max_steps=steps).train for steps in (1, 200))
     assert old["agreement"]["spearman"] > new["agreement"]["spearman"] + 0.3

@@ -71,6 +71,7 @@ def crash() -> None:
 # Repeatable
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(data: TrainingData) -> None:
     one, same, other = (trained(data, replace(TRAIN, seed=seed)) for seed in (5, 5, 6))
     assert same_run(one, same)
@@ -84,6 +85,7 @@ def test_training_does_not_depend_on_what_was_drawn_before(data: TrainingData) -
     assert same_run(one, trained(data))
 
 
+@pytest.mark.slow
 def test_training_learns_to_reconstruct(data: TrainingData) -> None:
     train = replace(TRAIN, epochs=20, patience=20)
     losses = [epoch["validation_reconstruction"] for epoch in trained(data, train).train["evaluations"]]
@@ -168,6 +170,7 @@ def test_max_steps_ends_in_the_middle_of_an_epoch(data: TrainingData) -> None:
     assert len(trained(data, replace(TRAIN, max_steps=1000)).train["steps"]["reconstruction"]) == 18
 
 
+@pytest.mark.slow
 def test_early_stopping_keeps_the_weights_of_the_best_epoch(
     data: TrainingData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +187,7 @@ def test_early_stopping_keeps_the_weights_of_the_best_epoch(
 
 
 @pytest.mark.parametrize(("stride", "windows"), [(None, 24), (10, 24), (3, 77), (1, 231)])
+@pytest.mark.slow
 def test_the_stride_decides_how_many_windows_are_learnt(stride: int | None, windows: int, make_data: MakeData) -> None:
     train = replace(TRAIN, epochs=1, stride=stride)
     history = trained(make_data(stride=stride), train).train
@@ -243,6 +247,7 @@ def test_the_paper_s_training_has_no_noise(data: TrainingData) -> None:
     assert not same_weights(trained(data), trained(data, replace(TRAIN, noise=0.3)))
 
 
+@pytest.mark.slow
 def test_a_validation_file_is_used_for_validation(make_data: MakeData, waves: pl.DataFrame) -> None:
     own = make_data()
     other = replace_validation(own, make_data(waves * 3))
@@ -320,6 +325,7 @@ def test_validation_scores_of_every_mode_equal_a_recomputation(
     [*((TRAIN, call) for call in (1, 3, 6, 7, 8, 9, 20)), *((IN_STEPS, call) for call in (4, 8, 22, 24, 26))],
 )
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_a_run_interrupted_anywhere_ends_like_an_uninterrupted_one(
     train: TrainConfig,
     call: int,
@@ -342,6 +348,7 @@ def test_a_run_interrupted_anywhere_ends_like_an_uninterrupted_one(
 
 
 @pytest.mark.parametrize("call", [5, 8, 11, 21])
+@pytest.mark.slow
 def test_a_run_that_crashed_continues_from_the_state_kept_last(
     call: int, data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,6 +362,7 @@ def test_a_run_that_crashed_continues_from_the_state_kept_last(
     assert same_run(whole, trained(data, resume_path=path, resume=True))
 
 
+@pytest.mark.slow
 def test_a_run_may_be_interrupted_again_and_again(
     data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,6 +383,7 @@ def test_a_finished_run_resumes_to_the_same_end(data: TrainingData, tmp_path: Pa
     assert heard == []
 
 
+@pytest.mark.slow
 def test_resume_without_a_kept_state_starts_from_the_beginning(data: TrainingData, tmp_path: Path) -> None:
     told: list[bool] = []
     resumed = trained(data, resume_path=tmp_path / "x.resume.pt", resume=True, begin=told.append)
@@ -382,6 +391,7 @@ def test_resume_without_a_kept_state_starts_from_the_beginning(data: TrainingDat
     assert told == [False]
 
 
+@pytest.mark.slow
 def test_without_resume_a_kept_state_is_not_used(data: TrainingData, tmp_path: Path) -> None:
     path = tmp_path / "x.resume.pt"
     trained(data, replace(TRAIN, seed=9), resume_path=path)
@@ -414,6 +424,7 @@ def test_resume_refuses_other_data_and_other_settings(
         torch.set_num_threads(threads)
 
 
+@pytest.mark.slow
 def test_resume_refuses_what_is_not_the_state_of_a_run(data: TrainingData, tmp_path: Path) -> None:
     path = tmp_path / "x.resume.pt"
     trained(data, resume_path=path)

@@ -137,6 +137,7 @@ def test_a_profile_by_week_is_the_median_over_days_of_either_kind() -> None:
     np.testing.assert_allclose(week_of(weeks, 1), expected)
 
 
+@pytest.mark.slow
 def test_a_daily_cycle_or_a_single_week_has_no_weekly_season() -> None:
     times = clock(int(22 * DAY_S / 900), 900.0)
     season = find_season(noisy(cycle(times), 20, 3.0), times, [(0, len(times))])

@@ -104,6 +104,7 @@ def test_the_recorded_scores_are_those_of_score_with_align_last(models: Path) ->
     assert above in (0, 1)  # the score of one row is the threshold, and the graph may round it up
 
 
+@pytest.mark.slow
 def test_align_last_takes_ratio_mode_and_gap_from_the_scores_of_last_rows(
     plain_score: Score, plain_edited: Edit
 ) -> None:
@@ -124,6 +125,7 @@ def test_align_last_takes_ratio_mode_and_gap_from_the_scores_of_last_rows(
         plain_score(frame, engine=clusters, align="last", mode="paper")
 
 
+@pytest.mark.slow
 def test_a_model_of_an_earlier_version_says_what_is_missing(
     run_cli: Callable[..., Answer], edited: Edit, models: Path, tmp_path: Path
 ) -> None:
