@@ -23,7 +23,7 @@ from at_infer.engines.tensorrt import plan as trt
 from at_infer.engines.tensorrt.gpu import Gpu
 from tests.checkpoints import FEATURES, PLAIN, WINDOW, checkpoint
 from tests.fake_gpu import VERSION, FakeDevice, FakeEngine, fake_tensorrt
-from tests.once import Once, make_once, trace_in_exports, trace_once
+from tests.once import Once, make_once, trace_in_tests
 from tests.options import by_kind
 from tests.programs import programs, stop_programs
 from tests.scored import Edit, Score, Scored, variant
@@ -158,15 +158,15 @@ def warm() -> Path:
 
 @pytest.fixture(scope="session")
 def trace() -> Trace:
-    """A graph as ONNX, traced as users do, once."""
-    return trace_once
+    """A graph as ONNX, traced as users do, or quickly."""
+    return trace_in_tests
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _exports_trace_quickly() -> Iterator[None]:
-    """Exports in this process trace graphs of the small checkpoint once, and others by another exporter."""
+    """Exports in this process trace the most common graphs once, and others by another exporter."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("export.pipeline.trace", trace_in_exports)
+        patch.setattr("export.pipeline.trace", trace_in_tests)
         yield
 
 

@@ -38,12 +38,12 @@ def serve(address: str) -> None:
     import torch
 
     import export.pipeline
-    from tests.once import trace_in_exports
+    from tests.once import trace_in_tests
 
     for name in ("cli", "engines.ort", "evaluation.evaluate", "live.watch", "report.scores_page", "scoring.score_file"):
         import_module(f"at_infer.{name}")
     torch.set_num_threads(1)
-    export.pipeline.trace = trace_in_exports  # type: ignore[attr-defined]
+    export.pipeline.trace = trace_in_tests  # type: ignore[attr-defined]
     signal.signal(signal.SIGCHLD, _bury)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address)

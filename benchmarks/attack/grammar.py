@@ -42,7 +42,7 @@ class Grammar:
 
         graph, path = onnx.load(self.seeds / "plain.onnx"), self.work / "hostile.onnx"
         entry = rng.choice(graph.metadata_props)
-        entry.value = hostile(json.loads(entry.value), rng)
+        entry.value = hostile(_value(entry.value), rng)  # the digest is no JSON
         path.write_bytes(graph.SerializeToString())
         words = [
             "score",

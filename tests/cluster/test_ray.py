@@ -498,7 +498,10 @@ def test_a_running_cluster_is_found_and_used(
     assert re.search(r"^\d+ splits of about \d+ rows, by 2 workers$", by_address.out, re.MULTILINE)
     found = run_at_infer(warm, *command, "-o", tmp_path / "auto", "--ray", "auto", "--workers", 1, **environment)
     assert found.code == 0, found.err
-    assert found.err == "connected to the running Ray cluster, 1 machine, 2 CPUs, 0 GPUs\n"
+    lines = [
+        line for line in found.err.splitlines() if not line.startswith("waiting for a worker")
+    ]  # on a busy machine
+    assert lines == ["connected to the running Ray cluster, 1 machine, 2 CPUs, 0 GPUs"]
     score_file(
         source,
         models / "model.onnx",
