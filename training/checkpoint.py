@@ -22,6 +22,8 @@ from training.model import AnomalyTransformer
 FORMAT = 2
 MOST_VALUES = 10_000_000
 """Outside of tensors."""
+FOLDER = 0x10
+"""Bit among the attributes of an entry of a zip archive: torch reads nothing of it, in silence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +102,10 @@ def read_tensors(path: Path) -> Any:
                 with zipfile.ZipFile(path) as archive:
                     if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:
                         raise CheckpointError(f"{path}: unpacks to more than it holds, as no checkpoint does; refused")
-                    if (damaged := archive.testzip()) is not None:
+                    folders = [entry.filename for entry in archive.infolist() if entry.external_attr & FOLDER]
+                    if (
+                        damaged := archive.testzip()
+                    ) is not None or folders:  # of which torch reads nothing, in silence
                         raise ValueError(damaged)
             content = torch.load(path, map_location="cpu", weights_only=True)
         _check_size(path, content)

@@ -44,23 +44,24 @@ class _Loaded(dict[str, Any]):
     def __init__(self) -> None:
         super().__init__(dict.fromkeys(COMMANDS))
 
-    def get(self, name: str, default: Any = None) -> Any:
-        """The command, or a default."""
-        if name not in self:
-            return default
-        if super().get(name) is None:
+    def __getitem__(self, name: str) -> Any:
+        if super().__getitem__(name) is None:
             alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
             alone.command()(getattr(import_module(f"at_infer.cli.{name}"), name))
             self[name] = typer.main.get_command(alone)
-        return super().get(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The command, or a default."""
+        return self[name] if name in self else default  # noqa: SIM401 - that is this function
 
     def values(self) -> Any:
         """All of them."""
-        return [self.get(name) for name in self]
+        return [self[name] for name in self]
 
     def items(self) -> Any:
         """All of them with their names."""
-        return [(name, self.get(name)) for name in self]
+        return [(name, self[name]) for name in self]
 
 
 _COMMANDS = _Loaded()

@@ -14,8 +14,13 @@ from at_infer.errors import CheckpointError, ConfigError
 from at_infer.models.signatures import identify
 from at_infer.models.statistics import Threshold, ValidationRecord
 from at_infer.report.payload import Arrays
+from at_infer.untrusted import typed
 
 SHOWN_QUANTILES = {"median": 0.5, "99 %": 0.99, "99.9 %": 0.999, "highest": 1.0}
+LOSSES = {"step", "reconstruction", "discrepancy", "validation_reconstruction", "validation_discrepancy"}
+"""Of an evaluation."""
+SCALES = 5
+"""Quantiles of sigma that are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,26 +100,45 @@ def is_checkpoint(source: str) -> bool:
 def survey_training(source: str, known: TrainedModel) -> TrainingReport:
     """Training history of a loaded checkpoint."""
     train, validation = known.train, known.validation_of()
-    evaluations = train.get("evaluations") or train.get("epochs")  # earlier versions had one an epoch
-    if not evaluations:
+    if not train.get("evaluations"):
         raise CheckpointError(f"{source}: has no training history; give a checkpoint written by at-infer train")
-    return TrainingReport(
-        source=source,
-        model=known.model,
-        score_mode=known.score.mode,
-        threshold=validation.threshold,
-        columns=known.columns,
-        quantile_levels=known.quantile_levels,
-        quantiles=validation.quantiles,
-        evaluations=evaluations,
-        best_step=train.get("best_step") or evaluations[train["best_epoch"] - 1]["step"],
-        ended=train.get("ended") or ("budget" if len(evaluations) - train["best_epoch"] < 2 else "plateau"),
-        steps={name: np.asarray(values, np.float32) for name, values in train.get("steps", {}).items()},
-        scales=train.get("scales", []),
-        rows=train.get("rows", {}),
-        parameters=sum(math.prod(tensor.shape) for tensor in known.state_dict.values()),
-        config=train.get("config", {}),
-    )
+    try:
+        report = TrainingReport(
+            source=source,
+            model=known.model,
+            score_mode=known.score.mode,
+            threshold=validation.threshold,
+            columns=known.columns,
+            quantile_levels=known.quantile_levels,
+            quantiles=validation.quantiles,
+            evaluations=typed(list[dict[str, float]], train["evaluations"], "evaluations"),
+            best_step=typed(int, train["best_step"], "best_step"),
+            ended=typed(str, train["ended"], "ended"),
+            steps={name: np.asarray(values, np.float32) for name, values in train.get("steps", {}).items()},
+            scales=typed(list[list[list[float]]], train.get("scales", []), "scales"),
+            rows=typed(dict[str, int], train.get("rows", {}), "rows"),
+            parameters=sum(math.prod(tensor.shape) for tensor in known.state_dict.values()),
+            config=typed(dict[str, Any], train.get("config", {}), "config"),
+        )
+        _check(report)
+    except (ConfigError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{source}: its training history is damaged ({error}); train the model again") from None
+    return report
+
+
+def _check(report: TrainingReport) -> None:
+    """What describing it takes for granted."""
+    if any(not one.keys() >= LOSSES for one in report.evaluations):
+        raise ConfigError("evaluations: without a loss or step")
+    if all(one["step"] != report.best_step for one in report.evaluations):
+        raise ConfigError("best_step: there was no evaluation")
+    if any(len(quantiles) != SCALES for heads in report.scales for quantiles in heads):
+        raise ConfigError(f"scales: are not {SCALES} quantiles")
+    if any(values.ndim != 1 for values in report.steps.values()):
+        raise ConfigError("steps: are not one number each")
+    if not set(SHOWN_QUANTILES.values()) <= set(report.quantile_levels):
+        raise ConfigError("quantile_levels: without those that are shown")
+    typed(float, report.config.get("learning_rate", 0.0), "learning_rate")
 
 
 def describe_training(report: TrainingReport) -> tuple[dict[str, Any], Arrays]:

@@ -1,8 +1,10 @@
 """at-infer report: what a page holds, what is refused, and what is left behind."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,6 +13,7 @@ import torch
 
 from at_infer.evaluation.metrics.runs import runs
 from at_infer.report.payload import rounded, safe_json
+from at_infer.report.training import LOSSES
 from at_infer.tables import scores as score_files
 from tests.checkpoints import checkpoint
 from tests.conftest import Answer
@@ -262,6 +265,40 @@ def test_a_checkpoint_shows_how_training_went(run_cli: Cli, tmp_path: Path, wave
 
 
 # Refused
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("evaluations", [{"step": 5}]),
+        ("evaluations", 7),
+        ("evaluations", [{name: float("nan") for name in LOSSES}]),
+        ("best_step", 3),
+        ("best_step", "5"),
+        ("ended", None),
+        ("steps", {"reconstruction": "many"}),
+        ("steps", [1]),
+        ("scales", [[[0.1, 0.2]]]),
+        ("scales", "none"),
+        ("rows", {"train": "all"}),
+        ("config", {"learning_rate": "fast"}),
+        ("config", 1),
+    ],
+)
+def test_a_damaged_history_of_a_training_is_one_line(run_cli: Cli, tmp_path: Path, name: str, value: Any) -> None:
+    kept = checkpoint()
+    history = {"evaluations": [dict.fromkeys(LOSSES, 5.0)], "best_step": 5, "ended": "budget"}
+    kept.train.update(history)
+    kept.save(tmp_path / "sound.pt")
+    assert run_cli("report", tmp_path / "sound.pt", "-o", tmp_path / "sound.html").code == 0
+    kept.train[name] = value
+    kept.save(tmp_path / "ckpt.pt")
+    answer = run_cli("report", tmp_path / "ckpt.pt", "-o", tmp_path / "t.html")
+    assert answer.code == 1
+    assert re.fullmatch(
+        r"error: .*ckpt.pt: its training history is damaged \(.+\); train the model again\n", answer.err
+    )
+    assert not (tmp_path / "t.html").exists()
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import os
 import pickle
 import random
+import re
 import resource
 import subprocess
 import sys
@@ -210,6 +211,24 @@ def test_flipped_bytes_are_an_answer_or_an_error_but_never_a_crash(path: Path) -
         except CheckpointError as error:
             outcomes.add(str(error).split(":")[1][:7])
     assert outcomes <= {"loaded", " is not", " unpack"}  # its checksums find nearly all, a false size the rest
+
+
+def test_a_damaged_directory_of_the_archive_never_changes_a_weight(path: Path) -> None:
+    whole, sound = path.read_bytes(), Checkpoint.load(path)
+    begin, dice, loaded = whole.index(b"PK\x01\x02"), random.Random(0), 0
+    records = [found.start() for found in re.finditer(b"PK\x01\x02", whole)]
+    attributes = [record + 38 for record in records[:12]]  # 0xff among them: each entry is a folder
+    for at in [*attributes, *(dice.randrange(begin, len(whole) - 4) for _ in range(150))]:
+        path.write_bytes(whole[:at] + b"\xff" * 4 + whole[at + 4 :])
+        try:
+            found = Checkpoint.load(path)
+        except CheckpointError:
+            assert at not in attributes or refused(path).endswith("is not a checkpoint, or is damaged")
+            continue
+        loaded += 1
+        assert at not in attributes
+        assert all(torch.equal(found.state_dict[name], weights) for name, weights in sound.state_dict.items())
+    assert loaded  # where it does not matter
 
 
 # Malice
