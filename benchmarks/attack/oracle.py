@@ -113,10 +113,10 @@ class Oracle:
             return
         properties = pl.read_parquet_metadata(path)
         properties.pop("ARROW:schema", None)
-        readable = []
+        readable, rows = [], pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()  # as the file says
         for name in pl.scan_parquet(path, glob=False).collect_schema():  # a command need not read all
             try:
-                readable.append(pl.read_parquet(path, glob=False, columns=[name]))
+                readable.append(pl.read_parquet(path, glob=False, columns=[name], n_rows=rows))
             except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
                 continue
         pl.concat(readable, how="horizontal").write_parquet(self.clean / path.name, metadata=properties)

@@ -54,6 +54,7 @@ HOSTILE: dict[str, Any] = {
     "window true": put("model", "window", value=True),
     "window another": put("model", "window", value=WINDOW + 1),
     "features huge": put("model", "features", value=10**9),
+    "layers huge": put("model", "layers", value=10**9),
     "heads zero": put("model", "heads", value=0),
     "model null": put("model", value=None),
     "quantiles null": put("validation", 0, "quantiles", value=None),

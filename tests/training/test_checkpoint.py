@@ -167,6 +167,8 @@ EDITS: dict[str, Edit] = {
     "the model has a field too many": lambda c: c["model"].update(surprise=1),
     "the width is a word": lambda c: c["model"].update(width="x"),
     "the width is made up": lambda c: c["model"].update(width=10**9, heads=1),
+    "the number of layers is made up": lambda c: c["model"].update(layers=10**9),
+    "the feed-forward part is made up": lambda c: c["model"].update(feed_forward=10**9),
     "the heads do not divide": lambda c: c["model"].update(heads=3),
     "the score mode is unknown": lambda c: c["score"].update(mode="best"),
     "the fill policy is unknown": lambda c: c.update(fill="guess"),
