@@ -27,7 +27,7 @@ Provider = Literal["cpu", "cuda", "tensorrt", "rtx"]
 SCORE_MODES: tuple[ScoreMode, ...] = get_args(ScoreMode)
 WINDOW_MODES: tuple[ScoreMode, ...] = tuple(mode for mode in SCORE_MODES if mode != "fusion")
 """Modes that are functions of a window; `fusion` also looks at rows around it."""
-MOST_WINDOW, MOST_FEATURES, MOST_WIDTH, MOST_LAYERS = 1 << 16, 1 << 16, 1 << 16, 1 << 8
+MOST_WINDOW, MOST_FEATURES, MOST_LAYERS = 1 << 16, 1 << 16, 1 << 8
 """More takes more memory or time than machines have; a file that asks for it is damaged or hostile."""
 
 
@@ -99,8 +99,7 @@ class ModelConfig(Config):
         for name in ("features", "width", "heads", "layers", "feed_forward"):
             self._at_least(name, 1)
         self._at_least("window", 2)
-        most_of = {"features": MOST_FEATURES, "window": MOST_WINDOW, "width": MOST_WIDTH, "layers": MOST_LAYERS}
-        for name, most in (most_of | {"feed_forward": MOST_WIDTH}).items():
+        for name, most in (("features", MOST_FEATURES), ("window", MOST_WINDOW), ("layers", MOST_LAYERS)):
             if getattr(self, name) > most:
                 raise ConfigError(f"{name}: {getattr(self, name)} is too large; at most {most}")
         self._choice("prior", Prior)

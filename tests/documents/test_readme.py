@@ -101,6 +101,8 @@ def test_benchmarks_and_their_options_exist(page: Path) -> None:
         path = ROOT / name.removesuffix(".py").replace(".", "/")
         sources = [*path.glob("*.py")] if path.is_dir() else [path.with_suffix(".py")]
         known = "".join(source.read_text(encoding="utf-8") for source in sources)
+        for module in re.findall(r"^from (benchmarks\.\w+) import .*\barguments\b", known, re.MULTILINE):
+            known += (ROOT / module.replace(".", "/")).with_suffix(".py").read_text(encoding="utf-8")
         for option in re.findall(r"(?<!\S)--[a-z][a-z-]*", words):
             assert f'"{option}"' in known, f"{page.name}: {name} has no {option}"
 
