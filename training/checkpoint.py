@@ -103,10 +103,8 @@ def read_tensors(path: Path) -> Any:
                     if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:
                         raise CheckpointError(f"{path}: unpacks to more than it holds, as no checkpoint does; refused")
                     folders = [entry.filename for entry in archive.infolist() if entry.external_attr & FOLDER]
-                    if (
-                        damaged := archive.testzip()
-                    ) is not None or folders:  # of which torch reads nothing, in silence
-                        raise ValueError(damaged)
+                    if folders or archive.testzip() is not None:
+                        raise ValueError(f"damaged entries of {path}")
             content = torch.load(path, map_location="cpu", weights_only=True)
         _check_size(path, content)
         return content

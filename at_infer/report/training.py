@@ -100,7 +100,8 @@ def is_checkpoint(source: str) -> bool:
 def survey_training(source: str, known: TrainedModel) -> TrainingReport:
     """Training history of a loaded checkpoint."""
     train, validation = known.train, known.validation_of()
-    if not train.get("evaluations"):
+    evaluations = train.get("evaluations") or train.get("epochs")  # earlier versions had one an epoch
+    if not evaluations:
         raise CheckpointError(f"{source}: has no training history; give a checkpoint written by at-infer train")
     try:
         report = TrainingReport(
@@ -111,9 +112,9 @@ def survey_training(source: str, known: TrainedModel) -> TrainingReport:
             columns=known.columns,
             quantile_levels=known.quantile_levels,
             quantiles=validation.quantiles,
-            evaluations=typed(list[dict[str, float]], train["evaluations"], "evaluations"),
-            best_step=typed(int, train["best_step"], "best_step"),
-            ended=typed(str, train["ended"], "ended"),
+            evaluations=typed(list[dict[str, float]], evaluations, "evaluations"),
+            best_step=typed(int, train.get("best_step") or evaluations[train["best_epoch"] - 1]["step"], "best_step"),
+            ended=typed(str, train.get("ended") or _ended_by_epoch(train, evaluations), "ended"),
             steps={name: np.asarray(values, np.float32) for name, values in train.get("steps", {}).items()},
             scales=typed(list[list[list[float]]], train.get("scales", []), "scales"),
             rows=typed(dict[str, int], train.get("rows", {}), "rows"),
@@ -121,9 +122,13 @@ def survey_training(source: str, known: TrainedModel) -> TrainingReport:
             config=typed(dict[str, Any], train.get("config", {}), "config"),
         )
         _check(report)
-    except (ConfigError, AttributeError, KeyError, TypeError, ValueError) as error:
+    except (ConfigError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise CheckpointError(f"{source}: its training history is damaged ({error}); train the model again") from None
     return report
+
+
+def _ended_by_epoch(train: dict[str, Any], evaluations: list[Any]) -> str:
+    return "budget" if len(evaluations) - train["best_epoch"] < 2 else "plateau"
 
 
 def _check(report: TrainingReport) -> None:

@@ -264,6 +264,19 @@ def test_a_checkpoint_shows_how_training_went(run_cli: Cli, tmp_path: Path, wave
     }
 
 
+def test_a_checkpoint_of_an_earlier_version_is_reported_by_epochs(run_cli: Cli, tmp_path: Path) -> None:
+    kept = checkpoint()
+    epochs = [dict.fromkeys(LOSSES, 0.5) | {"step": 10 * k} for k in (1, 2, 3)]
+    kept.train.update(epochs=epochs, best_epoch=2)
+    kept.save(tmp_path / "ckpt.pt")
+    answer = run_cli("report", tmp_path / "ckpt.pt", "-o", tmp_path / "t.html")
+    assert answer.code == 0, answer
+    assert "best weights after step 20 of 30" in answer.out
+    kept.train["best_epoch"] = 7
+    kept.save(tmp_path / "ckpt.pt")
+    assert "training history is damaged" in run_cli("report", tmp_path / "ckpt.pt", "-o", tmp_path / "u.html").err
+
+
 # Refused
 
 
