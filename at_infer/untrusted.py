@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cache
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -79,7 +80,7 @@ def typed(hint: Any, value: Any, where: str) -> Any:
             raise ConfigError(f"{where}: {shown(value)} is not one of {', '.join(of)}")
         return value
     if origin is list and isinstance(value, list):
-        if of[0] is float and all(type(one) is float and abs(one) <= _LARGEST_FLOAT for one in value):
+        if of[0] is float and set(map(type, value)) == {float} and all(map(isfinite, value)):
             return value.copy()  # most of what is read: thousands of quantiles
         return [typed(of[0], one, where) for one in value]
     if origin is tuple and isinstance(value, list | tuple) and (of[-1] is Ellipsis or len(value) == len(of)):

@@ -64,7 +64,7 @@ class ScoreGraph(nn.Module):
         folded = any(isinstance(module, Projections) for module in network.modules())
         self.last = LastRow(network) if "last" in self.outputs and folded else None
         lowered = any(isinstance(module, HalfProduct) for module in network.modules())
-        self.mean = pooled_mean if lowered else LocalMean(network.config.window)
+        self.mean = (PooledMean if lowered else LocalMean)(network.config.window)
 
     def forward(self, window: Tensor) -> tuple[Tensor, ...]:
         """`score`, `error`, `discrepancy` (B,N); `reconstruction`, `shape` (B,N,F) and `last` (B,F) as scaled."""
@@ -161,11 +161,17 @@ class LocalMean(nn.Module):
         return self.averages @ x
 
 
-def pooled_mean(x: Tensor) -> Tensor:
+class PooledMean(nn.Module):
     """The same for GPUs that cannot multiply matrices in float32."""
-    reach = x.shape[1] // 2
-    pooled = F.avg_pool2d(x.unsqueeze(1), (2 * reach + 1, 1), stride=1, padding=(reach, 0), count_include_pad=False)
-    return pooled.squeeze(1)
+
+    def __init__(self, window: int) -> None:
+        super().__init__()
+        self.reach = window // 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B,N,F) -> (B,N,F)."""
+        rows, padding = (2 * self.reach + 1, 1), (self.reach, 0)
+        return F.avg_pool2d(x.unsqueeze(1), rows, stride=1, padding=padding, count_include_pad=False).squeeze(1)
 
 
 class HalfLinear(nn.Module):

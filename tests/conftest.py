@@ -23,7 +23,7 @@ from at_infer.engines.tensorrt import plan as trt
 from at_infer.engines.tensorrt.gpu import Gpu
 from tests.checkpoints import FEATURES, PLAIN, WINDOW, checkpoint
 from tests.fake_gpu import VERSION, FakeDevice, FakeEngine, fake_tensorrt
-from tests.once import Once, make_once, trace_in_tests
+from tests.once import Once, make_once, trace_in_tests, trace_once
 from tests.options import by_kind
 from tests.programs import programs, stop_programs
 from tests.scored import Edit, Score, Scored, variant
@@ -160,6 +160,12 @@ def warm() -> Path:
 def trace() -> Trace:
     """A graph as ONNX, traced as users do, or quickly."""
     return trace_in_tests
+
+
+@pytest.fixture(scope="session")
+def real_trace() -> Trace:
+    """A graph as ONNX, traced as users do."""
+    return trace_once
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -67,16 +67,16 @@ def kept_traces() -> Path:
 
 
 def trace_in_tests(graph: Any, outputs: Sequence[str]) -> onnx.ModelProto:
-    """As users do where the small checkpoint has one of the scores that most tests use, otherwise quickly.
+    """As users do where the small checkpoint has the default score, otherwise quickly.
 
     AT_INFER_REAL_TRACES=1 traces all graphs as users do, in minutes: for the nightly run, and after torch is renewed.
     """
     config = graph.network.config
     small = all(getattr(config, name) == SHAPE[name] for name in ("features", "window", "width", "heads"))
-    known = getattr(getattr(graph, "score", None), "mode", "fusion") in ("fusion", "paper", "reconstruction")
+    usual = getattr(getattr(graph, "score", None), "mode", "fusion") == "fusion"
+    whole = all(one.dtype == torch.float32 for one in graph.parameters())
     real = os.environ.get("AT_INFER_REAL_TRACES") == "1"
-    half = all(one.dtype != torch.float32 for one in graph.parameters())  # which the quick one cannot trace
-    return trace_once(graph, outputs) if real or half or (small and known) else trace_quickly(graph, outputs)
+    return trace_once(graph, outputs) if real or (small and usual and whole) else trace_quickly(graph, outputs)
 
 
 def trace_quickly(graph: Any, outputs: Sequence[str]) -> onnx.ModelProto:

@@ -96,6 +96,8 @@ class OnnxEngine(Scoring):
         """What `run` makes of windows of the right shape."""
         if windows.ndim != len(self.input_shape) or windows.shape[1:] != self._row_shape:
             raise EngineError(f"{self.path}: takes windows of shape {self.input_shape}, not {list(windows.shape)}")
+        if not len(windows):  # which not every graph can reshape
+            return [found[:0] for found in self._checked(run, np.zeros((1, *windows.shape[1:]), np.float32))]
         try:
             return run(np.ascontiguousarray(windows, np.float32))
         except Exception as error:  # its exception types are not public
@@ -104,7 +106,7 @@ class OnnxEngine(Scoring):
     def _run_split(self, windows: Floats) -> list[Any]:
         """Engines of TensorRT have a largest batch."""
         most = PROFILE.max
-        parts = [self._run_whole(windows[i : i + most]) for i in range(0, max(len(windows), 1), most)]
+        parts = [self._run_whole(windows[i : i + most]) for i in range(0, len(windows), most)]
         return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
     def _run_whole(self, windows: Floats) -> list[Any]:

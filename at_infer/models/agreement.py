@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
+from operator import le, lt
 from typing import Any
 
 from at_infer.config import ModelConfig
@@ -34,13 +35,14 @@ def check_knowledge(known: Knowledge) -> None:
 
 def check_quantiles(levels: Sequence[float], quantiles: Iterable[Sequence[float]]) -> None:
     """Levels rise from 0 to 1, and quantiles do not fall."""
-    rising = all(low < high for low, high in pairwise(levels))
+    rising = all(map(lt, levels, islice(levels, 1, None)))
     if not levels or not rising or levels[0] < 0 or levels[-1] > 1:
         raise ConfigError("quantile levels: do not increase between 0 and 1")
     for values in quantiles:
         if len(values) != len(levels):
             raise ConfigError(f"quantiles: there are {len(values)} at {len(levels)} levels")
-        if any(high < low - ROUNDING * abs(low) for low, high in pairwise(values)):
+        rising = all(map(le, values, islice(values, 1, None)))
+        if not rising and any(high < low - ROUNDING * abs(low) for low, high in pairwise(values)):
             raise ConfigError("quantiles: decrease")
 
 

@@ -18,7 +18,7 @@ from export.graphs import OUTPUTS, AssociationsGraph, ScoreGraph, lower_precisio
 from export.parity_runs import extreme_windows
 from export.quantize import quantize_for_cpus, quantize_for_engines
 from export.tolerances import Tolerance, with_ties
-from tests.checkpoints import PLAIN, checkpoint, raw_windows
+from tests.checkpoints import PAPER, PLAIN, checkpoint, raw_windows
 
 
 def graph(source, network=None) -> ScoreGraph:
@@ -26,12 +26,12 @@ def graph(source, network=None) -> ScoreGraph:
 
 
 @pytest.fixture(scope="module")
-def traced(trace) -> onnx.ModelProto:
-    return trace(graph(checkpoint(score=ScoreConfig(mode="paper"))), OUTPUTS)
+def traced(real_trace) -> onnx.ModelProto:
+    return real_trace(graph(checkpoint(score=PAPER)), OUTPUTS)
 
 
 def check(model, source=None, **options):
-    source = source or checkpoint(score=ScoreConfig(mode="paper"))
+    source = source or checkpoint(score=PAPER)
     options = {"precision": "fp32", "threshold": source.validation_of().threshold.value} | options
     return parity.check(model, graph(source), **options)
 
@@ -44,7 +44,7 @@ def edited(model: onnx.ModelProto) -> onnx.ModelProto:
 
 @pytest.mark.slow
 def test_a_faithful_graph_passes_on_every_kind_of_window(traced):
-    source = checkpoint(score=ScoreConfig(mode="paper"))
+    source = checkpoint(score=PAPER)
     figures = check(traced, real=raw_windows(10, source, seed=5))
     assert set(figures) == {"random", "real", "extreme", "scale floor"}
     assert all(
@@ -88,7 +88,7 @@ def test_every_score_mode_passes(trace, mode, precision, normalise):
 
 @pytest.mark.slow
 def test_a_discrepancy_without_a_floor_passes(trace):
-    source = checkpoint(score=ScoreConfig(mode="paper"), discrepancy=DiscrepancyConfig(head_rule="exact"), layers=1)
+    source = checkpoint(score=PAPER, discrepancy=DiscrepancyConfig(head_rule="exact"), layers=1)
     check(trace(graph(source), OUTPUTS), source)
 
 
@@ -102,8 +102,9 @@ def test_the_associations_graph_passes(trace):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp16", "bf16", "int8", "int8-dynamic"])
-def test_lower_precisions_pass_with_their_own_tolerances_and_fail_with_those_of_fp32(trace, precision):
-    source = checkpoint(score=ScoreConfig(mode="paper"))
+def test_lower_precisions_pass_with_their_own_tolerances_and_fail_with_those_of_fp32(real_trace, trace, precision):
+    trace = real_trace if precision == "fp16" else trace
+    source = checkpoint(score=PAPER)
     network = source.network()
     lower_precision(network, {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision, torch.float32))
     model = trace(graph(source, network), OUTPUTS)

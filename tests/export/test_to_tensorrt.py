@@ -66,7 +66,7 @@ class AllHalf(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def onnx_file(once, trace):
+def onnx_file(once, trace, real_trace):
     """The file of a model and precision; tracing takes longer than building."""
 
     def write(path, size, precision):
@@ -74,7 +74,7 @@ def onnx_file(once, trace):
             windows = np.random.default_rng(0).normal(size=(8, *shape(size))).astype(np.float32)
             model = quantize_for_engines(onnx.load(make(size)), windows)
         else:
-            model = trace_graph(trace, CONFIGS[size], precision)
+            model = trace_graph(real_trace if precision == "all-half" else trace, CONFIGS[size], precision)
         onnx.save(model, path)
 
     def make(size, precision="fp32"):
