@@ -9,6 +9,9 @@ SBOM := build/sbom
 # Threads that wait asleep do not take the time of those that work; on a shared machine tests run several times faster.
 export OMP_WAIT_POLICY ?= PASSIVE
 
+# Compiled once, not by every process that tests start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo check test fast-tests all-tests lint dist triton bench browser screenshots clean
 
 $(INSTALLED): pyproject.toml constraints.txt
