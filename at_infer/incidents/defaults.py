@@ -9,7 +9,6 @@ import numpy as np
 from at_infer.config import ScoreConfig
 from at_infer.incidents.outages import outage_rows
 from at_infer.incidents.rules import IncidentRules
-from at_infer.models.fusion import WIDTHS
 from at_infer.models.scored_by import ScoredBy
 from at_infer.models.spacing import Spacing
 from at_infer.models.statistics import IncidentOptions
@@ -24,6 +23,8 @@ CLOSE_UNKNOWN = 0.8
 """The same as a share of the threshold, if no validation scores are known."""
 MERGE_ROWS = 10
 """Rows bridged at least; as many as the smoothing has, if these are more."""
+FUSED_MERGE_ROWS = 50
+"""Where each view is smoothed over several widths."""
 
 
 def default_rules(
@@ -42,7 +43,7 @@ def default_rules(
     rules = IncidentRules(
         open_at=open_at,
         close_at=min(open_at, close_at),
-        merge_rows=max(MERGE_ROWS, max(WIDTHS) if fused else score.smooth),
+        merge_rows=FUSED_MERGE_ROWS if fused else max(MERGE_ROWS, score.smooth),
         look_ahead_rows=look_ahead_rows,
         outage_rows=outage_rows(spacing),
     )

@@ -22,9 +22,8 @@ from at_infer.models.views import lookback as views_lookback
 
 Floats = NDArray[np.float32]
 
-WIDTHS = (25, 50)
-"""Rows that the views are averaged over."""
 NETWORK_VIEWS: tuple[View, ...] = ("shape", "level")
+LINEAR_VIEWS = [view for view in VIEWS if view not in NETWORK_VIEWS]
 LABELS = ("shape", "next row", "rows ahead", "burst", "burst", "level", "stuck")
 """Name of a cause, by the number of its view."""
 ACTIVITY_VIEWS = slice(VIEWS.index(ACTIVITIES[0]), VIEWS.index(ACTIVITIES[-1]) + 1)
@@ -35,24 +34,20 @@ BLOCK_ROWS = 1000
 LARGEST = np.float32(1e30)
 
 
-def lookback(level: Level, *, onset: bool = False) -> int:
+def lookback(widths: Sequence[int], level: Level, *, onset: bool = False) -> int:
     """How many rows before a row its score may depend on, and its onset too."""
-    return views_lookback(level) + max(WIDTHS) // 2 + (ACTIVITY_AHEAD if onset else 0)
+    return views_lookback(level) + max(widths) // 2 + (ACTIVITY_AHEAD if onset else 0)
 
 
-STEADY_ROWS = lookback("fixed") + max(WIDTHS)
-"""After this many rows, every mean of a causal score is complete."""
-
-
-def lookahead(*, causal: bool, delay: int = 0) -> int:
+def lookahead(widths: Sequence[int], *, causal: bool, delay: int = 0) -> int:
     """How many rows behind a row its score may depend on."""
-    after = max(after for _, after in smoothing(causal=causal, delay=delay))
+    after = max(after for _, after in smoothing(widths, causal=causal, delay=delay))
     return after if causal else after + ACTIVITY_AHEAD
 
 
-def smoothing(*, causal: bool, delay: int = 0) -> list[tuple[int, int]]:
+def smoothing(widths: Sequence[int], *, causal: bool, delay: int = 0) -> list[tuple[int, int]]:
     """Rows before and behind a row that each width averages over; a causal score looks ahead by `delay` at most."""
-    return [(width // 2, min(delay, (width - 1) // 2) if causal else (width - 1) // 2) for width in WIDTHS]
+    return [(width // 2, min(delay, (width - 1) // 2) if causal else (width - 1) // 2) for width in widths]
 
 
 class Lender(Protocol):
@@ -90,7 +85,8 @@ class Fusion:
         self.level, self.causal, self.delay, self.explain, self.mask = score.level, causal, delay, explain, mask
         scale = known.live if causal else known.whole
         self.normalised, self.unit = Normalised(scale, score.level), np.float32(scale.unit)
-        self.weights = part_weights(known.network_weight, views_of(score.level))
+        self.widths = known.widths
+        self.weights = part_weights(known.network_weight, views_of(score.level), self.widths)
         self.features = len(known.next)
         self.past_shape = causal and known.live_shape == "past"
         self.predictions = [
@@ -124,8 +120,8 @@ class Fusion:
             number=self.number,
             past_shape=self.past_shape,
         )
-        past = [(width // 2, 0) for width in WIDTHS] if self.onset else []
-        self.means = MovingMeans(smoothing(causal=self.causal, delay=self.delay) + past)
+        past = [(width // 2, 0) for width in self.widths] if self.onset else []
+        self.means = MovingMeans(smoothing(self.widths, causal=self.causal, delay=self.delay) + past)
         self.late: Floats | None = None
         """Squared activity of the last rows; None before the first."""
         self.missing = np.empty((self.features, 0), np.float32)
@@ -193,7 +189,7 @@ class Fusion:
         if self.lent is not None:
             return True
         level = self.views.level
-        begun = self.causal and self.means.seen >= STEADY_ROWS
+        begun = self.causal and self.means.seen >= lookback(self.widths, "fixed") + max(self.widths)
         return begun and not (self.mask or self.onset) and (level is None or level.early is None)
 
     def _advance(self, rows: Floats, *, end: bool) -> Floats:
@@ -227,7 +223,7 @@ class Fusion:
             begin, self.viewed = self.viewed, self.viewed + deviations.shape[-1]
             missing = self.missing[:, None, begin : self.viewed] > 0
             deviations = np.where(missing, np.float32(1), deviations)
-        count = deviations.shape[-2]
+        count, widths = deviations.shape[-2], len(self.widths)
         signed = deviations[..., ACTIVITY_VIEWS, :].copy() if self.explain else deviations[..., :0, :]
         squares: Floats = np.square(deviations, out=deviations)
         if not squares.max(initial=0) <= LARGEST:
@@ -236,18 +232,19 @@ class Fusion:
         if self.onset and not self.causal:
             more.append(self._delayed(squares[..., ACTIVITY_VIEWS, :]))
         means = self.means.add(np.concatenate([squares, *more], axis=-2) if more else squares, end=end)
-        past = [mean[..., :count, :] if self.causal else _linear(mean) for mean in means[len(WIDTHS) :]]
-        roots = [np.sqrt(mean) for mean in [*(mean[..., :count, :] for mean in means[: len(WIDTHS)]), *past]]
+        past = [mean[..., :count, :] if self.causal else _linear(mean) for mean in means[widths:]]
+        roots = [np.sqrt(mean) for mean in [*(mean[..., :count, :] for mean in means[:widths]), *past]]
         if self.mask:
             roots = self._without_missing(roots)
-        roots, roots_of_past = roots[: len(WIDTHS)], roots[len(WIDTHS) :]
+        roots, roots_of_past = roots[:widths], roots[widths:]
         score, logs = self._fuse(roots, self.weights)
         found = [score]
         if self.explain:
             signs = means[0][:, count : count + len(ACTIVITIES)].transpose(2, 1, 0)
             found += explain([root.transpose(2, 1, 0) for root in roots], logs, signs, score)
         if self.onset:
-            found.append(self._fuse(roots_of_past, self.weights if self.causal else LINEAR_WEIGHTS)[0])
+            weights = self.weights if self.causal else part_weights(1.0, LINEAR_VIEWS, self.widths)
+            found.append(self._fuse(roots_of_past, weights)[0])
         return np.concatenate(found, axis=1) if len(found) > 1 else score
 
     def _delayed(self, activity: Floats) -> Floats:
@@ -267,13 +264,10 @@ class Fusion:
         return fuse_parts(np.concatenate(parts, axis=-2), weights, self.unit)
 
 
-def part_weights(network_weight: float, views: Sequence[View]) -> Floats:
+def part_weights(network_weight: float, views: Sequence[View], widths: Sequence[int]) -> Floats:
     """Of the parts (WV,1) in their geometric mean: of views that need the network, and 1 of the others."""
     weights = [network_weight if view in NETWORK_VIEWS else 1.0 for view in views]
-    return np.array(weights * len(WIDTHS), np.float32)[:, None]
-
-
-LINEAR_WEIGHTS = part_weights(1.0, [view for view in VIEWS if view not in NETWORK_VIEWS])
+    return np.array(weights * len(widths), np.float32)[:, None]
 
 
 def fuse_parts(parts: Floats, weights: Floats, unit: np.float32) -> tuple[Floats, Floats]:

@@ -15,7 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from at_infer.models.blame import ACTIVITIES, explain
-from at_infer.models.fusion import ACTIVITY_VIEWS, LARGEST, WIDTHS, Floats, Fusion, fuse_parts
+from at_infer.models.fusion import ACTIVITY_VIEWS, LARGEST, Floats, Fusion, fuse_parts
 from at_infer.models.running_sums import PHASES, Columns, Operation, RunningSums
 from at_infer.models.views import ACTIVITY_AT, AHEAD, FLOOR, LEVEL_STEP, NEXT, NEXT_AT, VIEWS, MovingMeans
 
@@ -78,8 +78,8 @@ class Steady:
         views, self.features, self.unit, self.weights = like.views, like.features, like.unit, like.weights
         of_features = like.normalised.centre, like.normalised.weight  # (F,V,1)
         self.centre, self.weight = (np.ascontiguousarray(part.transpose(1, 2, 0)) for part in of_features)
-        self.count = len(self.centre)
-        """Views that count."""
+        self.count, self.widths = len(self.centre), len(like.widths)
+        """Views that count, and widths of each."""
         coefficients = np.stack([own.T for own, _ in like.predictions], axis=1)[:, :, None]  # (p+1,2,1,F)
         self.intercepts, self.coefficients = coefficients[-1].copy(), coefficients[:-1].copy()
         residuals = [] if views.residuals is None else [Columns(1, views.residuals.spans)]
@@ -248,12 +248,12 @@ class _Work:
             (np.add, (activity, FLOOR, activity)),
             (np.log, (activity, views[ACTIVITY_AT:-1])),
         ]
-        squares, signed, means = outer[: steady.count], [], room(len(WIDTHS), steady.outer.groups[0].size)
+        squares, signed, means = outer[: steady.count], [], room(steady.widths, steady.outer.groups[0].size)
         if steady.explain:
             signed = [(np.positive, (squares[ACTIVITY_VIEWS], outer[steady.count : means.shape[1]]))]
         self.roots, self.activity = roots, _ = means[:, : steady.count], means[:, steady.count :]
         total = np.empty(roots.shape, np.float32)
-        self.parts = np.empty((len(WIDTHS) * steady.count, series), np.float32)
+        self.parts = np.empty((steady.widths * steady.count, series), np.float32)
         self.behind_level: list[Operation] = [
             (np.subtract, (self.residual, self.level, views[-1])),
             (np.subtract, (views[: steady.count], steady.centre, squares)),

@@ -15,7 +15,7 @@ Floats = NDArray[np.float32]
 Operation = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function of numpy, and the arrays that it is called with."""
 
-PHASES = 64
+PHASES = 128
 """Every ring has a length that divides this: where its entries lie depends on the number of a row modulo it."""
 
 
@@ -63,7 +63,7 @@ class RunningSums:
         """What is formed into others; first the older halves of the new sums, level by level."""
         self.terms = [[self._terms(g, *span) for span in group.spans] for g, group in enumerate(groups)]
         """For each span of each group what is added up: numbers of reads, or -1 - level of a new sum."""
-        self.levels = 1 + max(read.level for read in self.reads)
+        self.levels = 1 + max((read.level for read in self.reads), default=0)
         """That are kept."""
         self.writes = [Kept(g, k, 0) for k in range(self.levels) for g, top in enumerate(tops) if top >= k]
         self.read_at, self.write_at = (self._rows(part) for part in (self.reads, self.writes))
@@ -120,7 +120,9 @@ class RunningSums:
             own = slice(first, first + group.size)
             for width, terms, mean in zip(group.widths, spans, of_group, strict=True):
                 parts = [sums[-1 - k][own] if k < 0 else known[self.read_at[k] : self.read_at[k + 1]] for k in terms]
-                for one, other in zip([parts[0], *[mean] * len(parts)], parts[1:], strict=False):
-                    yield np.add, (one, other, mean)
-                yield np.divide, (mean, np.float32(width), mean)
+                total = parts[0]
+                for other in parts[1:]:
+                    yield np.add, (total, other, mean)
+                    total = mean
+                yield np.divide, (total, np.float32(width), mean)
             first += group.size

@@ -1,16 +1,19 @@
 """Scaler, error statistics, thresholds and validation quantiles of a model."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from at_infer.config import Align, Config
 from at_infer.errors import ConfigError
+from at_infer.untrusted import shown
 
 LiveShape = Literal["window", "past"]
 """Mean that live residuals lose: of the residuals in the row's window, or of those that rows before it had live."""
 MOST_WEIGHT = 100.0
 """Of views in the score: beyond it the others count for nothing."""
+MOST_WIDTHS, WIDEST = 8, 128
+"""Of smoothing, whose widest fits into the rings of live rows."""
 LARGEST = 3.4028234663852886e38
 """Of float32."""
 
@@ -39,7 +42,7 @@ class ViewScale(Config):
 class ViewStatistics(Config):
     """What mode `fusion` knows of the data beside the network."""
 
-    _earlier: ClassVar[Mapping[str, Any]] = {"live_shape": "window", "network_weight": 1.0}
+    _earlier: ClassVar[Mapping[str, Any]] = {"live_shape": "window", "network_weight": 1.0, "widths": [25, 50]}
 
     next: list[list[float]]
     """Linear prediction of a row from the 20 before it, per feature: a coefficient per lag, and the intercept."""
@@ -54,11 +57,15 @@ class ViewStatistics(Config):
 
     network_weight: float = 1.0
     """Of the views that need the network, in the geometric mean; the others count once."""
+    widths: list[int] = field(default_factory=lambda: [25, 50])
+    """Rows that each view is averaged over."""
 
     def __post_init__(self) -> None:
         self._choice("live_shape", LiveShape)
         if not 0 < self.network_weight <= MOST_WEIGHT:
             raise ConfigError(f"network_weight: {self.network_weight} is not a number in (0, {MOST_WEIGHT:g}]")
+        if not 1 <= len(self.widths) <= MOST_WIDTHS or not all(0 < width <= WIDEST for width in self.widths):
+            raise ConfigError(f"widths: {shown(self.widths)} are not up to {MOST_WIDTHS} numbers of 1 to {WIDEST} rows")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

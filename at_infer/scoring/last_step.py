@@ -45,7 +45,7 @@ def last_step(known: Metadata, config: ScoreConfig, options: ScoreOptions, delay
                 views, config, causal=causal, delay=ahead, explain=explain, onset=onset, mask=mask
             ),
             reach=(
-                fusion.lookback(config.level, onset=onset) + more,
+                fusion.lookback(views.widths, config.level, onset=onset) + more,
                 look_ahead(known, config, options, delay),
             ),
             grid=LEVEL_STEP,
@@ -74,7 +74,7 @@ def look_ahead(known: Metadata, config: ScoreConfig, options: ScoreOptions, dela
     causal = options.align == "last"
     if config.mode == "fusion":
         _, ahead = split_delay(known.model, config.mode, delay)
-        return fusion.lookahead(causal=causal, delay=ahead)
+        return fusion.lookahead(view_statistics(known).widths, causal=causal, delay=ahead)
     return 0 if causal else (config.smooth - 1) // 2
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from at_infer.config import Level, ScoreConfig
 from at_infer.errors import ConfigError
-from at_infer.models.fusion import LABELS, WIDTHS, Fusion, lookahead, lookback
+from at_infer.models.fusion import LABELS, Fusion, lookahead, lookback
 from at_infer.models.fusion_together import Together
 from at_infer.models.statistics import ViewScale, ViewStatistics
 from at_infer.models.view_units import measure_views
@@ -82,7 +82,7 @@ def brute_force(rows: np.ndarray, known: ViewStatistics, *, causal: bool, delay:
     logs, weights = [], []
     for name in VIEWS:
         squares = ((views[name] - np.asarray(scale.centre.get(name, 0.0))) / np.asarray(scale.spread[name])) ** 2
-        for width in WIDTHS:
+        for width in known.widths:
             after = min(delay, (width - 1) // 2) if causal else (width - 1) // 2
             roots = np.stack([np.sqrt(box(squares, row, width // 2, after)) for row in range(len(rows))])
             logs.append(np.log(roots.mean(axis=1) + 1e-8))
@@ -108,6 +108,7 @@ def statistics(rows: np.ndarray) -> ViewStatistics:
         whole=scales[0],
         live=scales[1],
         network_weight=1.5,
+        widths=[10, 25, 50],
     )
 
 
@@ -125,6 +126,26 @@ def test_scores_equal_brute_force(rows: int, causal: bool, delay: int) -> None:
     given = series(rows)
     found = whole(given, causal=causal, delay=delay)[:, 0]
     np.testing.assert_allclose(found, brute_force(given, KNOWN, causal=causal, delay=delay), rtol=2e-5)
+
+
+@pytest.mark.parametrize(("causal", "delay"), [(False, 0), (True, 0), (True, 63)])
+@pytest.mark.parametrize("widths", [[1], [25, 50], [25, 50, 100], [128, 2]])
+def test_every_view_is_averaged_over_the_widths_of_the_model(widths: list[int], causal: bool, delay: int) -> None:
+    given, known = series(400), replace(KNOWN, widths=widths)
+    fusion = Fusion(known, SCORE, causal=causal, delay=delay)
+    found = np.concatenate([fusion.add(given), fusion.end()])[:, 0]
+    np.testing.assert_allclose(found, brute_force(given, known, causal=causal, delay=delay), rtol=2e-5)
+
+
+@pytest.mark.parametrize("widths", [[], [0], [-3, 25], [129], [1] * 9])
+def test_widths_that_no_training_gives_are_refused(widths: list[int]) -> None:
+    with pytest.raises(ConfigError, match=r"widths: .* rows"):
+        replace(KNOWN, widths=widths)
+
+
+def test_a_model_of_before_has_two_widths() -> None:
+    known = ViewStatistics.from_dict({n: v for n, v in KNOWN.to_dict().items() if n != "widths"})
+    assert known == replace(KNOWN, widths=[25, 50])
 
 
 def test_a_model_of_before_has_live_shapes_from_windows() -> None:
@@ -185,23 +206,38 @@ def test_rows_of_many_features_score_the_same_one_by_one_as_together(explain: bo
     np.testing.assert_array_equal(found, all_.add(rows))
 
 
+@pytest.mark.parametrize("widths", [[1], [10, 25, 50], [25, 50, 100], [128]])
+def test_single_rows_are_summed_up_over_any_number_of_rows(widths: list[int]) -> None:
+    """A width and a delay may make a power of two: one sum that is there already."""
+    rows, known = series(300), replace(KNOWN, widths=widths)
+    for delay in range(64):
+        one, all_ = (Fusion(known, SCORE, causal=True, delay=delay) for _ in range(2))
+        steps = Together()
+        np.testing.assert_array_equal(one.add(rows[:290]), all_.add(rows[:290]))
+        found = [steps.add([one], [row[None]])[0] for row in rows[290:]]
+        assert one.lent is not None
+        np.testing.assert_array_equal(np.concatenate(found), all_.add(rows[290:]))
+
+
 @pytest.mark.parametrize(
-    ("delay", "level", "shape", "explain"),
+    ("delay", "level", "shape", "explain", "widths"),
     [
-        (0, "recent", "past", False),
-        (10, "recent", "past", False),
-        (30, "fixed", "past", False),
-        (1, "ignore", "window", False),
-        (0, "recent", "past", True),
-        (10, "ignore", "window", True),
+        (0, "recent", "past", False, [25, 50, 100]),
+        (10, "recent", "past", False, [10, 25, 50]),
+        (30, "fixed", "past", False, [25, 50]),
+        (1, "ignore", "window", False, [10, 25, 50]),
+        (0, "recent", "past", True, [10, 25, 50]),
+        (10, "ignore", "window", True, [25, 50, 100]),
+        (3, "recent", "past", False, [25, 50]),
     ],
 )
 @pytest.mark.slow
 def test_series_that_advance_together_score_as_each_by_itself(
-    delay: int, level: Level, shape: str, explain: bool
+    delay: int, level: Level, shape: str, explain: bool, widths: list[int]
 ) -> None:
-    rows = [series(400, seed=seed)[seed:] for seed in range(5)]  # not all at the same row of a block
-    known, score = ViewStatistics.from_dict(KNOWN.to_dict() | {"live_shape": shape}), replace(SCORE, level=level)
+    rows = [series(460, seed=seed)[seed:] for seed in range(5)]  # not all at the same row of a block
+    known = ViewStatistics.from_dict(KNOWN.to_dict() | {"live_shape": shape, "widths": widths})
+    score = replace(SCORE, level=level)
     together, alone = (
         [Fusion(known, score, causal=True, delay=delay, explain=explain) for _ in rows] for _ in range(2)
     )
@@ -210,7 +246,7 @@ def test_series_that_advance_together_score_as_each_by_itself(
             fusion.add(own[:100])
     rows[3][200] = np.nan
     steps, at = Together(), 100
-    for size in [1] * 200 + [2, 1, 9, 1, 1, 3] + [1] * 70:
+    for size in [1] * 200 + [2, 1, 9, 1, 1, 3] + [1] * 130:
         found = steps.add(together, [own[at : at + size] for own in rows])
         expected = [fusion.add(own[at : at + size]) for fusion, own in zip(alone, rows, strict=True)]
         at += size
@@ -229,10 +265,10 @@ def test_series_that_advance_together_score_as_each_by_itself(
 def test_no_row_further_away_than_said_changes_a_score(causal: bool) -> None:
     given = series(1700)
     expected = whole(given, causal=causal)
-    first = 1500 - lookback("recent")
+    first = 1500 - lookback(KNOWN.widths, "recent")
     first -= first % 20
     np.testing.assert_array_equal(whole(given[first:], causal=causal)[1500 - first :], expected[1500:])
-    until = 1500 + lookahead(causal=causal) + 1
+    until = 1500 + lookahead(KNOWN.widths, causal=causal) + 1
     np.testing.assert_array_equal(whole(given[:until], causal=causal)[: 1500 + 1], expected[: 1500 + 1])
 
 

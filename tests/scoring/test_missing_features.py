@@ -77,6 +77,7 @@ def test_a_feature_that_is_always_missing_is_as_if_the_model_did_not_know_it(mod
         whole=cut(known.whole, keep),
         live=cut(known.live, keep),
         network_weight=known.network_weight,
+        widths=known.widths,
     )
     parts = np.random.default_rng(0).normal(size=(3, 700, 3)).astype(np.float32)
     mask = np.tile(np.array([0, 1, 0], np.float32), (700, 1))
