@@ -15,7 +15,7 @@ Floats = NDArray[np.float32]
 Operation = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function of numpy, and the arrays that it is called with."""
 
-PHASES = 128
+PHASES = 256
 """Every ring has a length that divides this: where its entries lie depends on the number of a row modulo it."""
 
 

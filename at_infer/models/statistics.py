@@ -12,7 +12,7 @@ LiveShape = Literal["window", "past"]
 """Mean that live residuals lose: of the residuals in the row's window, or of those that rows before it had live."""
 MOST_WEIGHT = 100.0
 """Of views in the score: beyond it the others count for nothing."""
-MOST_WIDTHS, WIDEST = 8, 128
+MOST_WIDTHS, WIDEST = 8, 256
 """Of smoothing, whose widest fits into the rings of live rows."""
 LARGEST = 3.4028234663852886e38
 """Of float32."""

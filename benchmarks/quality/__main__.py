@@ -6,8 +6,8 @@
 test part, `label`; ucr has a file per series and metadata.csv. Each series gets a model of its own, by the commands
 themselves with nothing but names of columns. Models and figures are kept in `--work`: a run that was stopped goes on
 from there, and several runs may share the work (`--part 0/2`, `--part 1/2`). Seeds other than 0 measure the default
-alone; so does a run with `--baselines FILE`, which takes the others from an earlier summary: after a change of the
-formula of the score, networks and baselines are the same.
+alone; a run with `--baselines FILE` measures the fusion, with a network and without, and takes the others from an
+earlier summary: after a change of the formula of the score they are the same.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from at_infer.output import atomic_path
-from benchmarks.quality.baselines import baselines
+from benchmarks.quality.baselines import WITHOUT_NETWORK, baselines, without_network
 from benchmarks.quality.commands import folder_of, score, train
 from benchmarks.quality.series import GROUPS, Series, load
 from benchmarks.quality.summary import DEFAULT, print_table, summarise
@@ -43,6 +43,8 @@ def measure(series: Series, folder: Path, seed: int, known: dict[str, Any] | Non
         associations = model.with_name("model.associations.onnx")
         scores |= {name: score(series.test, associations, *options) for name, options in NAMED_MODES.items()}
         scores |= dict(baselines(series))
+    elif seed == 0:
+        scores[WITHOUT_NETWORK] = without_network(series)
     rows_a_day = GROUPS[series.group].rows_a_day
     found = (known or {}) | {name: worth(of_rows, series.labels, rows_a_day) for name, of_rows in scores.items()}
     return {"group": series.group, "name": series.name, "seed": seed, "cpu_s": round(seconds, 1), "worth": found}

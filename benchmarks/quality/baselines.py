@@ -55,6 +55,11 @@ def baselines(series: Series, seed: int = 0) -> Iterator[tuple[str, Floats]]:
     yield "IsolationForest", moving_mean(-forest.score_samples(points[1])[:, None].astype(np.float32), SMOOTH)[:, 0]
 
 
+def without_network(series: Series) -> Floats:
+    """The fusion alone, which changes with the formula of the score."""
+    return dict(view_scores(*scaled(*series.rows())))[WITHOUT_NETWORK]
+
+
 def view_scores(train: Floats, test: Floats) -> Iterator[tuple[str, Floats]]:
     """The product's views and fusion, with a moving average in place of a reconstruction and the raw level."""
     cut = len(train) - max(int(VALIDATION * len(train)), min(110, len(train) - 101))
