@@ -32,8 +32,8 @@ from training.window_scores import measure_normal
 
 MOST_NETWORK_WEIGHT = 2.0
 """The network relates features to each other, which linear views do not. So its two views count by half the number of
-features, and from four features on as much as the four linear views together."""
-WIDTHS, WIDTHS_OF_ONE = (5, 10, 25, 50), (25, 50, 100, 150)
+features, at least once, and from four features on as much as the four linear views together."""
+WIDTHS, WIDTHS_OF_ONE = (5, 10, 25, 50), (10, 25, 50, 100, 150)
 """The mean over several features is less noisy than one alone, which needs longer means over rows."""
 
 
@@ -137,7 +137,7 @@ def _measure_views(learnt: Sequence[Floats], whole: Sequence[Scored], live: Sequ
         ahead=ahead.tolist(),
         whole=scales[0],
         live=scales[1],
-        network_weight=min(len(next_) / 2, MOST_NETWORK_WEIGHT),
+        network_weight=min(max(1.0, len(next_) / 2), MOST_NETWORK_WEIGHT),
         widths=list(WIDTHS if len(next_) > 1 else WIDTHS_OF_ONE),
     )
 

@@ -129,7 +129,7 @@ def test_scores_equal_brute_force(rows: int, causal: bool, delay: int) -> None:
 
 
 @pytest.mark.parametrize(("causal", "delay"), [(False, 0), (True, 0), (True, 127)])
-@pytest.mark.parametrize("widths", [[1], [25, 50], [25, 50, 100, 150], [256, 2]])
+@pytest.mark.parametrize("widths", [[1], [25, 50], [10, 25, 50, 100, 150], [256, 2]])
 def test_every_view_is_averaged_over_the_widths_of_the_model(widths: list[int], causal: bool, delay: int) -> None:
     given, known = series(400), replace(KNOWN, widths=widths)
     fusion = Fusion(known, SCORE, causal=causal, delay=delay)
@@ -206,7 +206,7 @@ def test_rows_of_many_features_score_the_same_one_by_one_as_together(explain: bo
     np.testing.assert_array_equal(found, all_.add(rows))
 
 
-@pytest.mark.parametrize("widths", [[1], [5, 10, 25, 50], [25, 50, 100, 150]])
+@pytest.mark.parametrize("widths", [[1], [5, 10, 25, 50], [10, 25, 50, 100, 150]])
 def test_single_rows_are_summed_up_over_any_number_of_rows(widths: list[int]) -> None:
     """A width and a delay may make a power of two: one sum that is there already."""
     rows, known = series(300), replace(KNOWN, widths=widths)
@@ -222,12 +222,12 @@ def test_single_rows_are_summed_up_over_any_number_of_rows(widths: list[int]) ->
 @pytest.mark.parametrize(
     ("delay", "level", "shape", "explain", "widths"),
     [
-        (0, "recent", "past", False, [25, 50, 100, 150]),
+        (0, "recent", "past", False, [10, 25, 50, 100, 150]),
         (10, "recent", "past", False, [5, 10, 25, 50]),
         (30, "fixed", "past", False, [25, 50]),
         (1, "ignore", "window", False, [5, 10, 25, 50]),
         (0, "recent", "past", True, [5, 10, 25, 50]),
-        (10, "ignore", "window", True, [25, 50, 100, 150]),
+        (10, "ignore", "window", True, [10, 25, 50, 100, 150]),
         (3, "recent", "past", False, [25, 50]),
     ],
 )
