@@ -138,8 +138,13 @@ def _measure_views(learnt: Sequence[Floats], whole: Sequence[Scored], live: Sequ
         whole=scales[0],
         live=scales[1],
         network_weight=min(max(1.0, len(next_) / 2), MOST_NETWORK_WEIGHT),
-        widths=list(WIDTHS if len(next_) > 1 else WIDTHS_OF_ONE),
+        widths=widths_for(len(next_)),
     )
+
+
+def widths_for(features: int) -> list[int]:
+    """Rows that the views of a model are averaged over."""
+    return list(WIDTHS if features > 1 else WIDTHS_OF_ONE)
 
 
 def _usual_error(coefficients: Floats, lags: range, parts: Sequence[Scored]) -> Floats:

@@ -86,7 +86,10 @@ class Fusion:
         scale = known.live if causal else known.whole
         self.normalised, self.unit = Normalised(scale, score.level), np.float32(scale.unit)
         self.widths = known.widths
+        self.steady_rows = lookback(self.widths, "fixed") + max(self.widths)
+        """After this many rows, every mean of a causal score is complete."""
         self.weights = part_weights(known.network_weight, views_of(score.level), self.widths)
+        self.weights_of_onset = self.weights if causal else part_weights(1.0, LINEAR_VIEWS, self.widths)
         self.features = len(known.next)
         self.past_shape = causal and known.live_shape == "past"
         self.predictions = [
@@ -189,7 +192,7 @@ class Fusion:
         if self.lent is not None:
             return True
         level = self.views.level
-        begun = self.causal and self.means.seen >= lookback(self.widths, "fixed") + max(self.widths)
+        begun = self.causal and self.means.seen >= self.steady_rows
         return begun and not (self.mask or self.onset) and (level is None or level.early is None)
 
     def _advance(self, rows: Floats, *, end: bool) -> Floats:
@@ -243,8 +246,7 @@ class Fusion:
             signs = means[0][:, count : count + len(ACTIVITIES)].transpose(2, 1, 0)
             found += explain([root.transpose(2, 1, 0) for root in roots], logs, signs, score)
         if self.onset:
-            weights = self.weights if self.causal else part_weights(1.0, LINEAR_VIEWS, self.widths)
-            found.append(self._fuse(roots_of_past, weights)[0])
+            found.append(self._fuse(roots_of_past, self.weights_of_onset)[0])
         return np.concatenate(found, axis=1) if len(found) > 1 else score
 
     def _delayed(self, activity: Floats) -> Floats:
