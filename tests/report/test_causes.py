@@ -58,11 +58,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def survey(folder: Path, tmp_path: Path) -> Callable[..., ScoresReport]:
     """Score the rows and look at the scores, with or without the engine."""
 
-    def run(explain: str, *, engine: bool, **options: Any) -> ScoresReport:
+    def run(explain: str, *, engine: bool, rows: int = ROWS, **options: Any) -> ScoresReport:
         chosen = ScoreOptions(explain=explain, **options)  # type: ignore[arg-type]
-        path = tmp_path / f"{explain}.parquet"
-        score_file(folder / "data.parquet", folder / "model.onnx", path, chosen, overwrite=True)
-        more = {"data": str(folder / "data.parquet"), "engine": folder / "model.associations.onnx"} if engine else {}
+        data, path = tmp_path / "data.parquet", tmp_path / f"{explain}.parquet"
+        pl.read_parquet(folder / "data.parquet")[:rows].write_parquet(data)
+        score_file(data, folder / "model.onnx", path, chosen, overwrite=True)
+        more = {"data": str(data), "engine": folder / "model.associations.onnx"} if engine else {}
         return survey_scores(ScoredFile(str(path)), **more)  # type: ignore[arg-type]
 
     return run
@@ -96,7 +97,7 @@ def test_every_way_names_the_same_cause(survey: Callable[..., ScoresReport]) -> 
                     assert 0 < entry.share <= expected.get(entry.feature, 1) * (1 + 1e-3), way
 
 
-@pytest.mark.parametrize("options", [{"stride": 30}, {"align": "last"}, {"mode": "reconstruction"}])
+@pytest.mark.parametrize("options", [{"stride": 30}, {"align": "last", "rows": 330}, {"mode": "reconstruction"}])
 def test_the_engine_finds_the_errors_of_the_windows_and_score_that_were_used(
     survey: Callable[..., ScoresReport], options: dict[str, Any]
 ) -> None:

@@ -38,6 +38,16 @@ def trained(data: TrainingData, train: TrainConfig = TRAIN, **options: Any) -> C
     return fit(data, MODEL, train, options.pop("score", SCORE), **options)
 
 
+_whole: dict[str, Checkpoint] = {}
+
+
+def whole_run(data: TrainingData, train: TrainConfig = TRAIN) -> Checkpoint:
+    """Of the rows that every test gets, without an interruption: trained once in a process, and not to be changed."""
+    if repr(train) not in _whole:
+        _whole[repr(train)] = trained(data, train)
+    return _whole[repr(train)]
+
+
 def same_weights(one: Checkpoint, other: Checkpoint) -> bool:
     assert one.state_dict.keys() == other.state_dict.keys()
     return all(torch.equal(one.state_dict[name], other.state_dict[name]) for name in one.state_dict)
@@ -321,10 +331,14 @@ def test_validation_scores_of_every_mode_equal_a_recomputation(
 
 
 @pytest.mark.parametrize(
-    ("train", "call"),
-    [*((TRAIN, call) for call in (1, 3, 6, 7, 8, 9, 20)), *((IN_STEPS, call) for call in (4, 8, 22, 24, 26))],
+    ("train", "call", "number"),
+    [
+        *((TRAIN, call, signal.SIGINT) for call in (1, 3, 6, 7, 8, 9, 20)),
+        *((IN_STEPS, call, signal.SIGINT) for call in (4, 8, 22, 24, 26)),
+        (TRAIN, 3, signal.SIGTERM),
+        (IN_STEPS, 24, signal.SIGTERM),
+    ],
 )
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.slow
 def test_a_run_interrupted_anywhere_ends_like_an_uninterrupted_one(
     train: TrainConfig,
@@ -335,7 +349,7 @@ def test_a_run_interrupted_anywhere_ends_like_an_uninterrupted_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Batches 1 to 6 are the first epoch's, 7 and 8 its validation; in steps, the cool-down begins with batch 23."""
-    whole = trained(data, train)
+    whole = whole_run(data, train)
     path = tmp_path / "x.resume.pt"
     with monkeypatch.context() as patch:
         at_call(call, lambda: os.kill(os.getpid(), number), patch)
@@ -352,7 +366,7 @@ def test_a_run_interrupted_anywhere_ends_like_an_uninterrupted_one(
 def test_a_run_that_crashed_continues_from_the_state_kept_last(
     call: int, data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = trained(data)
+    whole = whole_run(data)
     path = tmp_path / "x.resume.pt"
     monkeypatch.setattr(loop, "SAVE_EVERY_S", -1.0)  # after every step
     with monkeypatch.context() as patch:
@@ -366,7 +380,7 @@ def test_a_run_that_crashed_continues_from_the_state_kept_last(
 def test_a_run_may_be_interrupted_again_and_again(
     data: TrainingData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, path = trained(data), tmp_path / "x.resume.pt"
+    whole, path = whole_run(data), tmp_path / "x.resume.pt"
     for _ in range(4):
         with monkeypatch.context() as patch:
             at_call(4, lambda: os.kill(os.getpid(), signal.SIGINT), patch)
