@@ -124,8 +124,13 @@ def train(
         normalise_errors=normalise_errors,
         level=level,
     )
-    base = PRESETS[preset or "default"]
+    base, validated_by = PRESETS[preset or "default"], given.share_or_file(validation)
     network.config(base.model), training.config(base.train)  # complain before torch is loaded, which takes a while
+    from at_infer.tables.files import source_files
+
+    for source in (data, validated_by):
+        if isinstance(source, str):
+            source_files(source)
 
     let_threads_sleep()
     try:
@@ -143,7 +148,7 @@ def train(
         exclude=() if exclude is None else tuple(split_names(exclude)),
         time_column=time_column,
         series_column=series_column,
-        validation=given.share_or_file(validation),
+        validation=validated_by,
         fill=fill,
         season=season,
         max_gap=number_of_steps(max_gap),

@@ -102,8 +102,7 @@ def test_the_associations_graph_passes(trace):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp16", "bf16", "int8", "int8-dynamic"])
-def test_lower_precisions_pass_with_their_own_tolerances_and_fail_with_those_of_fp32(real_trace, trace, precision):
-    trace = real_trace if precision == "fp16" else trace
+def test_lower_precisions_pass_with_their_own_tolerances_and_fail_with_those_of_fp32(trace, precision):
     source = checkpoint(score=PAPER)
     network = source.network()
     lower_precision(network, {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision, torch.float32))

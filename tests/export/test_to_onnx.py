@@ -139,8 +139,7 @@ def test_numpy_turns_associations_into_the_fused_graphs_answers(associations, di
 @pytest.mark.parametrize(
     ("dtype", "every_product"), [(torch.float16, False), (torch.float16, True), (torch.bfloat16, False)]
 )
-def test_lower_precision_is_written_into_the_types_and_spares_the_rest(real_trace, trace, dtype, every_product):
-    trace = real_trace if dtype == torch.float16 and not every_product else trace  # test_parity traces the same
+def test_lower_precision_is_written_into_the_types_and_spares_the_rest(trace, dtype, every_product):
     source = checkpoint(score=PAPER)
     network = source.network()
     lower_precision(network, dtype, every_product=every_product)
