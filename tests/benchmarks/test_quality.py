@@ -11,7 +11,7 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score
 
-from benchmarks import live_quality
+from benchmarks import live_quality, widths
 from benchmarks.quality import __main__ as quality
 from benchmarks.quality import commands
 from benchmarks.quality.baselines import baselines, seasonal
@@ -44,7 +44,8 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     groups = {"ASD": Group("asd", rows_a_day=100, clock=True)}
     for module in ("series", "baselines", "summary", "__main__"):
         monkeypatch.setattr(f"benchmarks.quality.{module}.GROUPS", groups)
-    monkeypatch.setattr(live_quality, "GROUPS", groups)
+    for module in (live_quality, widths):
+        monkeypatch.setattr(module, "GROUPS", groups)
     return tmp_path
 
 
@@ -94,6 +95,15 @@ def test_series_are_measured_once_by_the_commands_themselves_and_then_live(
     live = json.loads((data / "live.json").read_text())
     assert set(live["groups"]["ASD"]["live_to_whole"]) == {"delay 0", "delay 10", "delay 25"}
     assert all(one["rows"] == 250 - 99 for one in live["per_series"])
+
+    monkeypatch.setattr(widths, "DELAYS", (10,))
+    monkeypatch.setattr(widths, "LIVE", [widths.BEFORE, (5, 10, 25, 50)])
+    run(monkeypatch, widths.main, data, "widths.json", "--rows", "250")
+    (found,) = json.loads((data / "widths.json").read_text())["per_series"]
+    own = "5, 10, 25, 50"  # of a model of two features
+    assert found["worth"]["whole"][own]["vus_pr"] == summary["means"][DEFAULT]["vus_pr"]["ASD"]
+    assert found["worth"]["delay 10"][own]["vus_pr"] == live["per_series"][0]["worth"]["delay 10"]["vus_pr"]
+    assert found["worth"]["whole"][own] != found["worth"]["whole"]["25, 50"]
 
 
 def test_baselines_find_what_is_plain_to_see(data: Path) -> None:

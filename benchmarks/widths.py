@@ -1,0 +1,157 @@
+"""What other widths of the smoothing would be worth: scores of the same networks, in whole windows and live.
+
+    python -m benchmarks.widths --data DATA --work WORK --out benchmarks/results/widths.json
+
+Takes the models that `python -m benchmarks.quality` left in `--work`. Widths are recorded with a model and change
+nothing but the last step of its scores, so no network is trained again. Live rows are those of
+`python -m benchmarks.live_quality`, without delay and ten rows late. A run that was stopped goes on.
+"""
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from at_infer import ScoreOptions, Scorer, open_engine
+from at_infer.evaluation.metrics.ranking import rank
+from at_infer.evaluation.metrics.runs import runs
+from at_infer.evaluation.metrics.vus import THRESHOLDS, volumes
+from at_infer.models.criterion import view_statistics
+from at_infer.output import atomic_path
+from benchmarks.live_quality import ROWS, SERIES, slice_of
+from benchmarks.quality.commands import folder_of
+from benchmarks.quality.series import GROUPS, Series, load
+
+Floats = NDArray[np.float32]
+Worth = dict[str, float]
+
+BEFORE = (25, 50)
+"""Those of earlier versions; differences are to these."""
+OF_ONE = [BEFORE, (25, 50, 100), (50, 100), (25, 50, 100, 150), (10, 50, 100, 150), (10, 25, 50, 100, 150)]
+OF_SEVERAL = [BEFORE, (25, 50, 100), (10, 50), (10, 25, 50), (5, 10, 25, 50), (5, 25, 50)]
+LIVE = [BEFORE, (5, 10, 25, 50), (10, 25, 50, 100, 150), (10, 20, 50), (50, 100), (100, 200)]
+"""A live row is averaged with those before it, over half of each width, and what the delay allows behind it."""
+DELAYS = (0, 10)
+
+
+def score(series: Series, rows: slice, model: Path, widths: tuple[int, ...], options: ScoreOptions) -> Floats:
+    """By the model with other widths."""
+    with open_engine(model, threads=1) as engine:
+        known = engine.metadata
+        assert known is not None
+        assert known.normal is not None
+        views = replace(view_statistics(known), widths=list(widths))
+        engine.metadata = replace(known, normal=replace(known.normal, views=views))
+        with Scorer(engine, replace(options, explain="none", threshold=float(np.finfo(np.float32).max))) as scorer:
+            return scorer.score(series.test[rows]).score
+
+
+def worth(scores: Floats, labels: NDArray[np.bool_]) -> Worth:
+    """Of rows that have a score, in percent."""
+    scored = np.isfinite(scores)
+    scores, labels = scores[scored], labels[scored]
+    ranking = rank(scores, labels, THRESHOLDS)
+    volume = volumes(scores, labels, runs(labels), ranking.samples)
+    return {"vus_pr": round(100 * volume.pr, 2), "auc_pr": round(100 * ranking.auc_pr, 2)}
+
+
+def measure(series: Series, model: Path, *, live: bool, rows: int) -> dict[str, Any]:
+    """One series: whole windows, and live if it is one of those of live_quality."""
+    features = series.rows()[1].shape[1]
+    every = slice(None)
+    found = {
+        "whole": {
+            named(widths): worth(score(series, every, model, widths, ScoreOptions()), series.labels)
+            for widths in (OF_ONE if features == 1 else OF_SEVERAL)
+        }
+    }
+    part = slice_of(series.labels, rows)
+    for delay in DELAYS if live else ():
+        late = ScoreOptions(align="last", delay=delay)
+        found[f"delay {delay}"] = {
+            named(widths): worth(score(series, part, model, widths, late), series.labels[part]) for widths in LIVE
+        }
+    return {"group": series.group, "name": series.name, "features": features, "worth": found}
+
+
+def named(widths: tuple[int, ...]) -> str:
+    """As the tables have them."""
+    return ", ".join(map(str, widths))
+
+
+def summarise(measured: list[dict[str, Any]]) -> dict[str, Any]:
+    """Differences to `BEFORE`: mean of each group, and mean over the series with its standard error."""
+    tables: dict[str, Any] = {}
+    for way in ("whole", *(f"delay {delay}" for delay in DELAYS)):
+        for several in (False, True):
+            known = [one for one in measured if (one["features"] > 1) == several and way in one["worth"]]
+            if known:
+                names = list(known[0]["worth"][way])
+                title = f"{'several features' if several else 'one feature'}, {way}"
+                tables[title] = {name: _differences(known, way, name) for name in names}
+    return {"benchmark": "widths", "compared_with": named(BEFORE), "tables": tables, "per_series": measured}
+
+
+def _differences(known: list[dict[str, Any]], way: str, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"series": len(known)}
+    for metric in ("vus_pr", "auc_pr"):
+        by_group: dict[str, list[float]] = {}
+        for one in known:
+            of = one["worth"][way]
+            by_group.setdefault(one["group"], []).append(of[name][metric] - of[named(BEFORE)][metric])
+        every = np.concatenate([np.asarray(of_group) for of_group in by_group.values()])
+        error = float(every.std(ddof=1) / np.sqrt(len(every))) if len(every) > 1 else 0.0
+        found[metric] = {
+            "groups": {group: round(float(np.mean(of_group)), 2) for group, of_group in by_group.items()},
+            "mean": round(float(every.mean()), 2),
+            "error": round(error, 2),
+        }
+    return found
+
+
+def main() -> None:
+    """Measure, and sum up what is there."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True, help="of benchmarks.quality")
+    parser.add_argument("--out", type=Path, help="where the summary goes")
+    parser.add_argument("--groups", default=",".join(GROUPS))
+    parser.add_argument("--rows", type=int, default=ROWS, help="of a series that is scored live, at most")
+    parser.add_argument("--series", type=int, default=SERIES, help="of a group that are scored live, at most")
+    args = parser.parse_args()
+    measured = []
+    for group in args.groups.split(","):
+        known = [
+            (series, folder)
+            for series in load(args.data, group)
+            if ((folder := folder_of(args.work, series, 0)) / "figures.json").exists()
+        ]
+        every = -(-len(known) // args.series) or 1
+        for i, (series, folder) in enumerate(known):
+            path = folder / f"widths-{args.rows}.json"
+            if not path.exists():
+                found = measure(series, folder / "model.onnx", live=i % every == 0, rows=args.rows)
+                with atomic_path(path) as temporary:
+                    temporary.write_text(json.dumps(found))
+            measured.append(json.loads(path.read_text()))
+            print(group, series.name, {way: of[named(BEFORE)] for way, of in measured[-1]["worth"].items()}, flush=True)
+    summary = summarise(measured)
+    for title, table in summary["tables"].items():
+        print(f"\n{title}: VUS-PR minus that of {summary['compared_with']}")
+        for name, of in table.items():
+            cells = "".join(f"  {group} {value:+.1f}" for group, value in of["vus_pr"]["groups"].items())
+            means = "  ".join(
+                f"{metric} {of[metric]['mean']:+.1f} +- {of[metric]['error']:.1f}" for metric in ("vus_pr", "auc_pr")
+            )
+            print(f"{name:22}{cells}  {means}")
+    if args.out is not None:
+        args.out.write_text(json.dumps(summary, indent=1) + "\n")
+    print(json.dumps({name: summary[name] for name in ("benchmark", "tables")}))
+
+
+if __name__ == "__main__":
+    main()
