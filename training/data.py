@@ -1,7 +1,7 @@
 """From a Parquet file to scaled rows in memory and the places where training and validation windows start."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,8 @@ class DataConfig:
     """File, folder or glob; or a table in memory."""
     columns: list[str] | None = None
     """Features, in order; None: every numeric column."""
+    learn_clocks: bool = False
+    """Nor need those be named that rise by the same step from row to row, as a clock or a row number does."""
     exclude: tuple[str, ...] = ()
     """Columns that are not features."""
     time_column: str | None = None
@@ -116,6 +118,10 @@ class TrainingData:
 def load(config: DataConfig, *, window: int, stride: int | None = None) -> TrainingData:
     """Read, check, split, fill, scale. The rows are held once, as float32."""
     table = _read(config, config.source, config.columns)
+    clocks = rising_columns(table) if config.columns is None and not config.learn_clocks else []
+    if 0 < len(clocks) < len(table.columns):
+        config = replace(config, exclude=(*config.exclude, *clocks))
+        table = _read(config, config.source, None)
     notes: list[str] = []
     if isinstance(config.validation, str | InputFile):
         other = _read(config, config.validation, table.columns)
@@ -149,7 +155,7 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
             f"{window}; give a larger `validation`, another file for it, or a smaller `window`{allow}"
         )
 
-    notes = [*_notes(table, train_spans, validation_spans, window), *notes, *spacing_notes]
+    notes = [*_notes(table, clocks, train_spans, validation_spans, window), *notes, *spacing_notes]
     if config.grid is not None:
         notes.append(f"{table.read_rows} rows are put on a grid of {config.grid}: {len(table.values)} rows")
     if has_gaps and spacing is not None:
@@ -265,7 +271,9 @@ def _starts(spans: list[Span], window: int, stride: int, *, cover_tail: bool) ->
     return np.concatenate(parts)
 
 
-def _notes(table: Table, train_spans: list[Span], validation_spans: list[Span], window: int) -> list[str]:
+def _notes(
+    table: Table, clocks: list[str], train_spans: list[Span], validation_spans: list[Span], window: int
+) -> list[str]:
     notes = []
     if table.ignored:
         notes.append(f"not numeric, ignored: {', '.join(table.ignored)}")
@@ -274,10 +282,15 @@ def _notes(table: Table, train_spans: list[Span], validation_spans: list[Span], 
         if short:
             what = "series have" if len(spans) == len(table.series) else "series, cut at gaps in time, have"
             notes.append(f"{short} of {len(spans)} {what} a {name} part shorter than a window: not used")
-    clocks = rising_columns(table)
-    if clocks:
+    left_out, learnt = ([name for name in clocks if name not in table.columns], rising_columns(table))
+    if left_out:
         notes.append(
-            f"{', '.join(clocks)} rises steadily like a clock or row number and is learnt as a feature; "
+            f"{', '.join(left_out)} rises steadily like a clock or row number and is left out; name it as "
+            f"`time_column` to use its times, or among `columns` to learn it as a feature"
+        )
+    if learnt:
+        notes.append(
+            f"{', '.join(learnt)} rises steadily like a clock or row number and is learnt as a feature; "
             f"if that is not meant, pass `time_column` or `exclude`"
         )
     return notes

@@ -41,6 +41,8 @@ class Request:
 
     source: str | InputFile
     columns: list[str] | None
+    learn_clocks: bool = False
+    """Of an array, whose columns have no names."""
     exclude: tuple[str, ...]
     time_column: str | None
     series_column: str | None
@@ -113,6 +115,7 @@ class Request:
         return DataConfig(
             source=self.source,
             columns=self.columns if known is None else self.columns or known.columns,
+            learn_clocks=self.learn_clocks,
             exclude=self.exclude,
             time_column=self.time_column or (None if known is None else known.time_column),
             series_column=self.series_column or (None if known is None else known.series_column),

@@ -126,8 +126,9 @@ class Detector(OutlierDetector):
     ) -> Self:
         """Train on a table, or on rows (n,F) of one series as an array; it should have few or no anomalies.
 
-        Features are `columns`, or every numeric column that is neither `time` nor `series`. The last share
-        `validation` of each series gives the threshold, unless another table is given for that.
+        Features are `columns`, or every numeric column of a table that is neither `time` nor `series` nor rises as
+        clocks and row numbers do, or all columns of an array. The last share `validation` of each series gives the
+        threshold, unless another table is given for that.
 
         `from_` is a checkpoint or a fitted detector to start from, as with `at-infer train --from`: its network,
         weights, columns, time, series and score, in a fifth of the steps; scaler and thresholds are those of the new

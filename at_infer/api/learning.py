@@ -66,6 +66,7 @@ def learn(
     request = Request(
         source=_input(rows.table, "table", keys),
         columns=None if columns is None else list(columns),
+        learn_clocks=not is_table(rows.table),
         exclude=tuple(parameters["exclude"]),
         time_column=rows.time,
         series_column=rows.series,

@@ -284,10 +284,24 @@ def test_notes_tell_what_was_left_out_and_what_looks_wrong(write_parquet: WriteP
     assert loaded(path, window=5, series_column="s").notes == [
         "not numeric, ignored: word",
         "1 of 2 series have a validation part shorter than a window: not used",
-        "epoch rises steadily like a clock or row number and is learnt as a feature; "
-        "if that is not meant, pass `time_column` or `exclude`",
+        "epoch rises steadily like a clock or row number and is left out; name it as `time_column` to use its times, "
+        "or among `columns` to learn it as a feature",
     ]
     assert loaded(path, window=5, columns=["x"]).notes == []
+
+
+def test_a_clock_is_a_feature_only_if_it_is_named_or_has_no_name(write_parquet: WriteParquet) -> None:
+    noise = np.random.default_rng(0).normal(size=60)
+    path = write_parquet("x.parquet", epoch=1_700_000_000 + 3600 * np.arange(60), x=noise)
+    assert loaded(path, window=5).columns == ["x"]
+    assert loaded(path, window=5, exclude=("epoch",)).notes == []
+    for options in ({"columns": ["epoch", "x"]}, {"learn_clocks": True}, {"exclude": ("x",)}):
+        data = loaded(path, window=5, **options)
+        assert data.columns == (["epoch"] if "exclude" in options else ["epoch", "x"])
+        assert data.notes == [
+            "epoch rises steadily like a clock or row number and is learnt as a feature; "
+            "if that is not meant, pass `time_column` or `exclude`"
+        ]
 
 
 def test_the_fingerprint_tells_data_apart(write_parquet: WriteParquet) -> None:
