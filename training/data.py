@@ -282,12 +282,13 @@ def _notes(
         if short:
             what = "series have" if len(spans) == len(table.series) else "series, cut at gaps in time, have"
             notes.append(f"{short} of {len(spans)} {what} a {name} part shorter than a window: not used")
-    left_out, learnt = ([name for name in clocks if name not in table.columns], rising_columns(table))
+    left_out = [name for name in clocks if name not in table.columns]
     if left_out:
         notes.append(
             f"{', '.join(left_out)} rises steadily like a clock or row number and is left out; name it as "
             f"`time_column` to use its times, or among `columns` to learn it as a feature"
         )
+    learnt = rising_columns(table)
     if learnt:
         notes.append(
             f"{', '.join(learnt)} rises steadily like a clock or row number and is learnt as a feature; "
