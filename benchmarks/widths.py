@@ -36,6 +36,8 @@ OF_SEVERAL = [BEFORE, (25, 50, 100), (10, 50), (10, 25, 50), (5, 10, 25, 50), (5
 LIVE = [BEFORE, (5, 10, 25, 50), (10, 25, 50, 100, 150), (10, 20, 50), (50, 100), (100, 200)]
 """A live row is averaged with those before it, over half of each width, and what the delay allows behind it."""
 DELAYS = (0, 10)
+METRICS = ("vus_pr", "auc_pr")
+KINDS = ("one feature", "several features")
 
 
 def score(series: Series, rows: slice, model: Path, widths: tuple[int, ...], options: ScoreOptions) -> Floats:
@@ -87,18 +89,17 @@ def summarise(measured: list[dict[str, Any]]) -> dict[str, Any]:
     """Differences to `BEFORE`: mean of each group, and mean over the series with its standard error."""
     tables: dict[str, Any] = {}
     for way in ("whole", *(f"delay {delay}" for delay in DELAYS)):
-        for several in (False, True):
+        for several, kind in enumerate(KINDS):
             known = [one for one in measured if (one["features"] > 1) == several and way in one["worth"]]
             if known:
                 names = list(known[0]["worth"][way])
-                title = f"{'several features' if several else 'one feature'}, {way}"
-                tables[title] = {name: _differences(known, way, name) for name in names}
+                tables[f"{kind}, {way}"] = {name: _differences(known, way, name) for name in names}
     return {"benchmark": "widths", "compared_with": named(BEFORE), "tables": tables, "per_series": measured}
 
 
 def _differences(known: list[dict[str, Any]], way: str, name: str) -> dict[str, Any]:
     found: dict[str, Any] = {"series": len(known)}
-    for metric in ("vus_pr", "auc_pr"):
+    for metric in METRICS:
         by_group: dict[str, list[float]] = {}
         for one in known:
             of = one["worth"][way]
@@ -111,6 +112,36 @@ def _differences(known: list[dict[str, Any]], way: str, name: str) -> dict[str, 
             "error": round(error, 2),
         }
     return found
+
+
+def markdown(summary: dict[str, Any]) -> str:
+    """The tables of docs/method.md: whole windows by group, live rows as means over the series."""
+    parts = []
+    for kind in KINDS:
+        table = summary["tables"][f"{kind}, whole"]
+        groups = list(next(iter(table.values()))["vus_pr"]["groups"])
+        lines = [f"| {kind} | {' | '.join(groups)} | VUS-PR | AUC-PR |", "| --- " * (len(groups) + 3) + "|"]
+        for name, of in table.items():
+            cells = [f"{value:+.1f}" for value in of["vus_pr"]["groups"].values()]
+            lines.append(_row(name, *cells, *(_mean(of[metric]) for metric in METRICS)))
+        parts.append("\n".join(lines))
+    live = [f"{kind}, delay {delay}" for kind in KINDS for delay in DELAYS]
+    lines = [f"| VUS-PR live | {' | '.join(live)} |", "| --- " * (len(live) + 1) + "|"]
+    for name in summary["tables"][live[0]]:
+        lines.append(_row(name, *(_mean(summary["tables"][title][name]["vus_pr"]) for title in live)))
+    return "\n\n".join([*parts, "\n".join(lines)])
+
+
+def _row(name: str, *cells: str) -> str:
+    return (
+        f"| {name} | {' | '.join(cells)} |"
+        if name != named(BEFORE)
+        else f"| {name} | {' | '.join('0' for _ in cells)} |"
+    )
+
+
+def _mean(of: dict[str, Any]) -> str:
+    return f"{of['mean']:+.1f} +- {of['error']:.1f}"
 
 
 def main() -> None:
@@ -140,14 +171,8 @@ def main() -> None:
             measured.append(json.loads(path.read_text()))
             print(group, series.name, {way: of[named(BEFORE)] for way, of in measured[-1]["worth"].items()}, flush=True)
     summary = summarise(measured)
-    for title, table in summary["tables"].items():
-        print(f"\n{title}: VUS-PR minus that of {summary['compared_with']}")
-        for name, of in table.items():
-            cells = "".join(f"  {group} {value:+.1f}" for group, value in of["vus_pr"]["groups"].items())
-            means = "  ".join(
-                f"{metric} {of[metric]['mean']:+.1f} +- {of[metric]['error']:.1f}" for metric in ("vus_pr", "auc_pr")
-            )
-            print(f"{name:22}{cells}  {means}")
+    if all(title in summary["tables"] for kind in KINDS for title in (f"{kind}, whole", f"{kind}, delay {DELAYS[0]}")):
+        print(markdown(summary))
     if args.out is not None:
         args.out.write_text(json.dumps(summary, indent=1) + "\n")
     print(json.dumps({name: summary[name] for name in ("benchmark", "tables")}))

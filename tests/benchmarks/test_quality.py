@@ -106,6 +106,13 @@ def test_series_are_measured_once_by_the_commands_themselves_and_then_live(
     assert found["worth"]["whole"][own] != found["worth"]["whole"]["25, 50"]
 
 
+def test_the_document_shows_the_widths_that_were_measured() -> None:
+    root = Path(__file__).parents[2]
+    result = json.loads((root / "benchmarks" / "results" / "widths.json").read_text(encoding="utf-8"))
+    assert widths.summarise(result["per_series"]) == result
+    assert widths.markdown(result) in (root / "docs" / "method.md").read_text(encoding="utf-8")
+
+
 def test_baselines_find_what_is_plain_to_see(data: Path) -> None:
     series = next(load(data, "ASD"))
     found = {name: worth(scores, series.labels, 100) for name, scores in baselines(series)}
