@@ -10,7 +10,9 @@ data_option, model_option, training_option = panel("Data"), panel("Model"), pane
 DEFAULT = config.TrainConfig()
 PRESET = "the preset's"
 
-Columns = Annotated[str | None, data_option(help="Features, comma separated. Default: every numeric column but clocks and row numbers.")]
+Columns = Annotated[
+    str | None, data_option(help="Features, comma separated. Default: every numeric column but clocks and row numbers.")
+]
 Exclude = Annotated[str | None, data_option(help="Columns that are not features, comma separated.")]
 TimeColumn = Annotated[str | None, data_option(help="Must increase; not a feature.")]
 SeriesColumn = Annotated[str | None, data_option(help="Identifies the series; a window never spans two.")]
