@@ -9,6 +9,8 @@ before the first full window have no live score and count in neither.
 
 import argparse
 import json
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,30 +68,50 @@ def summarise(measured: list[dict[str, Any]], rows: int) -> dict[str, Any]:
     return {"benchmark": "live_quality", "rows_at_most": rows, "groups": groups, "per_series": measured}
 
 
-def main() -> None:
-    """Measure, and sum up what is there."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(about: str | None) -> argparse.Namespace:
+    """Options of this benchmark, and of others on the same rows."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True, help="of benchmarks.quality")
     parser.add_argument("--out", type=Path, help="where the summary goes")
     parser.add_argument("--groups", default=",".join(GROUPS))
-    parser.add_argument("--rows", type=int, default=ROWS, help="of a series, at most")
-    parser.add_argument("--series", type=int, default=SERIES, help="of a group, at most")
-    args = parser.parse_args()
-    measured = []
+    parser.add_argument("--rows", type=int, default=ROWS, help="of a series that is scored live, at most")
+    parser.add_argument("--series", type=int, default=SERIES, help="of a group that are scored live, at most")
+    return parser.parse_args()
+
+
+def trained(args: argparse.Namespace) -> Iterator[tuple[Series, Path, bool]]:
+    """Series that have a model, the folder of it, and whether they are scored live."""
     for group in args.groups.split(","):
         known = [
             (series, folder)
             for series in load(args.data, group)
             if ((folder := folder_of(args.work, series, 0)) / "figures.json").exists()
         ]
-        for series, folder in known[:: -(-len(known) // args.series) or 1]:
-            path = folder / f"live-{args.rows}.json"
-            if not path.exists():
-                with atomic_path(path) as temporary:
-                    temporary.write_text(json.dumps(measure(series, folder / "model.onnx", args.rows)))
-            measured.append(json.loads(path.read_text()))
-            print(group, series.name, measured[-1]["rows"], measured[-1]["worth"], flush=True)
+        every = -(-len(known) // args.series)
+        for i, (series, folder) in enumerate(known):
+            yield series, folder, i % every == 0
+
+
+def kept(path: Path, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What was measured, now or in an earlier run."""
+    if not path.exists():
+        found = measure()
+        with atomic_path(path) as temporary:
+            temporary.write_text(json.dumps(found))
+    known: dict[str, Any] = json.loads(path.read_text())
+    return known
+
+
+def main() -> None:
+    """Measure, and sum up what is there."""
+    args = arguments(__doc__)
+    measured = []
+    for series, folder, live in trained(args):
+        if live:
+            model = folder / "model.onnx"
+            measured.append(kept(folder / f"live-{args.rows}.json", partial(measure, series, model, args.rows)))
+            print(series.group, series.name, measured[-1]["rows"], measured[-1]["worth"], flush=True)
     summary = summarise(measured, args.rows)
     for group, figures in summary["groups"].items():
         cells = "".join(f"  {name} {value:.1f}" for name, value in figures["vus_pr"].items())

@@ -7,9 +7,9 @@ nothing but the last step of its scores, so no network is trained again. Live ro
 `python -m benchmarks.live_quality`, without delay and ten rows late. A run that was stopped goes on.
 """
 
-import argparse
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,8 @@ from at_infer.evaluation.metrics.ranking import rank
 from at_infer.evaluation.metrics.runs import runs
 from at_infer.evaluation.metrics.vus import THRESHOLDS, volumes
 from at_infer.models.criterion import view_statistics
-from at_infer.output import atomic_path
-from benchmarks.live_quality import ROWS, SERIES, slice_of
-from benchmarks.quality.commands import folder_of
-from benchmarks.quality.series import GROUPS, Series, load
+from benchmarks.live_quality import arguments, kept, slice_of, trained
+from benchmarks.quality.series import Series
 
 Floats = NDArray[np.float32]
 Worth = dict[str, float]
@@ -146,30 +144,13 @@ def _mean(of: dict[str, Any]) -> str:
 
 def main() -> None:
     """Measure, and sum up what is there."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--work", type=Path, required=True, help="of benchmarks.quality")
-    parser.add_argument("--out", type=Path, help="where the summary goes")
-    parser.add_argument("--groups", default=",".join(GROUPS))
-    parser.add_argument("--rows", type=int, default=ROWS, help="of a series that is scored live, at most")
-    parser.add_argument("--series", type=int, default=SERIES, help="of a group that are scored live, at most")
-    args = parser.parse_args()
+    args = arguments(__doc__)
     measured = []
-    for group in args.groups.split(","):
-        known = [
-            (series, folder)
-            for series in load(args.data, group)
-            if ((folder := folder_of(args.work, series, 0)) / "figures.json").exists()
-        ]
-        every = -(-len(known) // args.series) or 1
-        for i, (series, folder) in enumerate(known):
-            path = folder / f"widths-{args.rows}.json"
-            if not path.exists():
-                found = measure(series, folder / "model.onnx", live=i % every == 0, rows=args.rows)
-                with atomic_path(path) as temporary:
-                    temporary.write_text(json.dumps(found))
-            measured.append(json.loads(path.read_text()))
-            print(group, series.name, {way: of[named(BEFORE)] for way, of in measured[-1]["worth"].items()}, flush=True)
+    for series, folder, live in trained(args):
+        once = partial(measure, series, folder / "model.onnx", live=live, rows=args.rows)
+        measured.append(kept(folder / f"widths-{args.rows}.json", once))
+        now = {way: of[named(BEFORE)] for way, of in measured[-1]["worth"].items()}
+        print(series.group, series.name, now, flush=True)
     summary = summarise(measured)
     if all(title in summary["tables"] for kind in KINDS for title in (f"{kind}, whole", f"{kind}, delay {DELAYS[0]}")):
         print(markdown(summary))

@@ -44,8 +44,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     groups = {"ASD": Group("asd", rows_a_day=100, clock=True)}
     for module in ("series", "baselines", "summary", "__main__"):
         monkeypatch.setattr(f"benchmarks.quality.{module}.GROUPS", groups)
-    for module in (live_quality, widths):
-        monkeypatch.setattr(module, "GROUPS", groups)
+    monkeypatch.setattr(live_quality, "GROUPS", groups)
     return tmp_path
 
 
