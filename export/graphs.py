@@ -69,8 +69,15 @@ class ScoreGraph(nn.Module):
     def forward(self, window: Tensor) -> tuple[Tensor, ...]:
         """`score`, `error`, `discrepancy` (B,N); `reconstruction`, `shape` (B,N,F) and `last` (B,F) as scaled."""
         x = self.scale(window)
-        x_hat, associations = self.network(x)
-        found: dict[Output, Tensor] = {"reconstruction": x_hat}
+        if self.last is not None and set(self.outputs) == {"last"}:
+            return (self.last(x),)
+        found: dict[Output, Tensor] = {}
+        if {"score", "discrepancy"} & set(self.outputs):
+            x_hat, associations = self.network(x)
+            found["discrepancy"] = association_discrepancy(associations, self.discrepancy, self.network.config.prior)
+        else:  # what is not traced need not be removed again, which takes as long
+            x_hat = self.network.reconstruct(x)
+        found["reconstruction"] = x_hat
         if "last" in self.outputs:
             found["last"] = x_hat[:, -1] if self.last is None else self.last(x)
         if "shape" in self.outputs:
@@ -79,8 +86,6 @@ class ScoreGraph(nn.Module):
         if {"score", "error"} & set(self.outputs):
             errors = feature_errors(x_hat - x, self.score.error_kind, self.error_weights, self.mean)
             found["error"] = errors.mean(-1)
-        if {"score", "discrepancy"} & set(self.outputs):
-            found["discrepancy"] = association_discrepancy(associations, self.discrepancy, self.network.config.prior)
         if "score" in self.outputs:
             found["score"] = self.criterion(found["error"], found["discrepancy"])
         return tuple(found[name] for name in self.outputs)

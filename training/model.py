@@ -5,7 +5,7 @@ Shapes: B windows, N steps, F features, D channels, H heads, L layers.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -44,6 +44,14 @@ class AnomalyTransformer(nn.Module):
             x, association = layer(x)
             associations.append(association)
         return self.projection(self.norm(x)), associations
+
+    def reconstruct(self, x: Tensor) -> Tensor:
+        """The reconstruction alone: neither scale nor prior take part in it."""
+        x = self.embedding(x)
+        for layer in self.layers:
+            assert isinstance(layer, Layer)
+            x = layer.transform(x, layer.attention.attend(x)[0])
+        return cast(Tensor, self.projection(self.norm(x)))
 
 
 class Embedding(nn.Module):
@@ -89,8 +97,12 @@ class Layer(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Association]:
         """(B,N,D) -> (B,N,D) and what its attention saw."""
         attended, association = self.attention(x)
+        return self.transform(x, attended), association
+
+    def transform(self, x: Tensor, attended: Tensor) -> Tensor:
+        """What follows the attention."""
         z = self.norm1(x + attended)
-        return self.norm2(z + self.feed_forward(z)), association
+        return cast(Tensor, self.norm2(z + self.feed_forward(z)))
 
 
 class AnomalyAttention(nn.Module):
@@ -108,13 +120,18 @@ class AnomalyAttention(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Association]:
         """(B,N,D) -> (B,N,D), association."""
+        attended, series, s = self.attend(x)
+        sigma = self.scale(s)
+        return attended, Association(self.prior(sigma), series, sigma)
+
+    def attend(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(B,N,D) -> (B,N,D), S (B,H,N,N), raw scale (B,N,H)."""
         d, h = self.config.width, self.config.heads
         q, k, v, s = self.project(x)  # (B,N,D) x3, (B,N,H)
         q, k, v = (t.unflatten(-1, (h, -1)).transpose(1, 2) for t in (q, k, v))  # (B,H,N,D/H)
-        sigma = self.scale(s)
         series = torch.softmax(self.product(q * math.sqrt(h / d), k.transpose(-1, -2)), dim=-1)
         z = self.product(series, v).transpose(1, 2).flatten(2)  # (B,N,D)
-        return self.out(z), Association(self.prior(sigma), series, sigma)
+        return self.out(z), series, s
 
     def scale(self, s: Tensor) -> Tensor:
         """(B,N,H) -> sigma (B,H,N), kept in (1e-5, 2) as in the published code."""

@@ -47,6 +47,12 @@ def test_associations_and_scales_equal_the_published_network(published, answers,
     np.testing.assert_allclose(association.prior, unnormalised / unnormalised.sum(-1, keepdims=True), atol=1e-5)
 
 
+def test_the_reconstruction_is_the_same_without_associations():
+    x = torch.randn(4, 12, 3)
+    with torch.no_grad():
+        assert torch.equal(network().reconstruct(x), network()(x)[0])
+
+
 def test_series_association_follows_algorithm_1():
     model = network(layers=1)
     attention = model.layers[0].attention
