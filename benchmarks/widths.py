@@ -17,15 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from at_infer import ScoreOptions, Scorer, open_engine
-from at_infer.evaluation.metrics.ranking import rank
-from at_infer.evaluation.metrics.runs import runs
-from at_infer.evaluation.metrics.vus import THRESHOLDS, volumes
 from at_infer.models.criterion import view_statistics
 from benchmarks.live_quality import arguments, kept, slice_of, trained
 from benchmarks.quality.series import Series
+from benchmarks.quality.worth import worth_of_ranking
 
 Floats = NDArray[np.float32]
-Worth = dict[str, float]
 
 BEFORE = (25, 50)
 """Those of earlier versions; differences are to these."""
@@ -50,13 +47,10 @@ def score(series: Series, rows: slice, model: Path, widths: tuple[int, ...], opt
             return scorer.score(series.test[rows]).score
 
 
-def worth(scores: Floats, labels: NDArray[np.bool_]) -> Worth:
-    """Of rows that have a score, in percent."""
+def worth(scores: Floats, labels: NDArray[np.bool_]) -> dict[str, float]:
+    """Of rows that have a score."""
     scored = np.isfinite(scores)
-    scores, labels = scores[scored], labels[scored]
-    ranking = rank(scores, labels, THRESHOLDS)
-    volume = volumes(scores, labels, runs(labels), ranking.samples)
-    return {"vus_pr": round(100 * volume.pr, 2), "auc_pr": round(100 * ranking.auc_pr, 2)}
+    return worth_of_ranking(scores[scored], labels[scored])
 
 
 def measure(series: Series, model: Path, *, live: bool, rows: int) -> dict[str, Any]:
@@ -131,11 +125,8 @@ def markdown(summary: dict[str, Any]) -> str:
 
 
 def _row(name: str, *cells: str) -> str:
-    return (
-        f"| {name} | {' | '.join(cells)} |"
-        if name != named(BEFORE)
-        else f"| {name} | {' | '.join('0' for _ in cells)} |"
-    )
+    shown = ["0" for _ in cells] if name == named(BEFORE) else cells
+    return f"| {name} | {' | '.join(shown)} |"
 
 
 def _mean(of: dict[str, Any]) -> str:
@@ -152,7 +143,7 @@ def main() -> None:
         now = {way: of[named(BEFORE)] for way, of in measured[-1]["worth"].items()}
         print(series.group, series.name, now, flush=True)
     summary = summarise(measured)
-    if all(title in summary["tables"] for kind in KINDS for title in (f"{kind}, whole", f"{kind}, delay {DELAYS[0]}")):
+    if len(summary["tables"]) == len(KINDS) * (1 + len(DELAYS)):
         print(markdown(summary))
     if args.out is not None:
         args.out.write_text(json.dumps(summary, indent=1) + "\n")

@@ -75,7 +75,7 @@ class ScoreGraph(nn.Module):
         if {"score", "discrepancy"} & set(self.outputs):
             x_hat, associations = self.network(x)
             found["discrepancy"] = association_discrepancy(associations, self.discrepancy, self.network.config.prior)
-        else:  # what is not traced need not be removed again, which takes as long
+        else:  # the exporter would remove the rest as unused, after tracing it
             x_hat = self.network.reconstruct(x)
         found["reconstruction"] = x_hat
         if "last" in self.outputs:

@@ -29,7 +29,7 @@ class DataConfig:
     columns: list[str] | None = None
     """Features, in order; None: every numeric column."""
     learn_clocks: bool = False
-    """Nor need those be named that rise by the same step from row to row, as a clock or a row number does."""
+    """Columns that rise by the same step from row to row, as clocks and row numbers do, need not be named either."""
     exclude: tuple[str, ...] = ()
     """Columns that are not features."""
     time_column: str | None = None
@@ -121,6 +121,7 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
     clocks = rising_columns(table) if config.columns is None and not config.learn_clocks else []
     if 0 < len(clocks) < len(table.columns):
         config = replace(config, exclude=(*config.exclude, *clocks))
+        del table  # not twice in memory
         table = _read(config, config.source, None)
     notes: list[str] = []
     if isinstance(config.validation, str | InputFile):

@@ -42,7 +42,7 @@ class Request:
     source: str | InputFile
     columns: list[str] | None
     learn_clocks: bool = False
-    """Of an array, whose columns have no names."""
+    """For an array: it has no names by which a column could be asked for."""
     exclude: tuple[str, ...]
     time_column: str | None
     series_column: str | None

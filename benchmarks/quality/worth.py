@@ -16,11 +16,16 @@ MOST_FLAGGED = 0.1
 
 
 def worth(scores: Floats, labels: NDArray[np.bool_], rows_a_day: int) -> dict[str, float]:
-    """VUS-PR (buffer up to 100) and AUC-PR as `at-infer evaluate` has them; event recall at one false alarm a day."""
+    """VUS-PR and AUC-PR, and event recall at one false alarm a day."""
+    recall = event_recall(scores, labels, len(labels) / rows_a_day)
+    return worth_of_ranking(scores, labels) | {"event_recall": round(100 * recall, 2)}
+
+
+def worth_of_ranking(scores: Floats, labels: NDArray[np.bool_]) -> dict[str, float]:
+    """VUS-PR (buffer up to 100) and AUC-PR, as `at-infer evaluate` has them."""
     ranking = rank(scores, labels, THRESHOLDS)
     volume = volumes(scores, labels, runs(labels), ranking.samples)
-    found = (volume.pr, ranking.auc_pr, event_recall(scores, labels, len(labels) / rows_a_day))
-    return {name: round(100 * value, 2) for name, value in zip(METRICS, found, strict=True)}
+    return {"vus_pr": round(100 * volume.pr, 2), "auc_pr": round(100 * ranking.auc_pr, 2)}
 
 
 def event_recall(scores: Floats, labels: NDArray[np.bool_], days: float) -> float:
