@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.models.fusion import LARGEST
 from at_infer.models.metadata import Metadata
 from at_infer.models.spacing import Times
+from at_infer.models.view_means import LARGEST
 from at_infer.models.views import ACTIVITY, FLOOR, NEXT, LinearPrediction, MovingMeans
 from at_infer.scoring.missing import Filler
 from at_infer.thresholds.chosen import ChosenThreshold

@@ -6,6 +6,7 @@ rows. The score is the weighted geometric mean of the parts: high where several 
 """
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, Protocol
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 from at_infer.config import Level, ScoreConfig
 from at_infer.models.blame import ACTIVITIES, EPSILON, explain
 from at_infer.models.statistics import ViewStatistics
+from at_infer.models.view_means import ACTIVITY_AHEAD, ACTIVITY_VIEWS, Roots, ViewMeans
 from at_infer.models.view_units import Normalised, views_of
-from at_infer.models.views import ACTIVITY, VIEWS, MovingMeans, SeriesViews, View
+from at_infer.models.views import VIEWS, MovingMeans, SeriesViews, View
 from at_infer.models.views import lookback as views_lookback
 
 Floats = NDArray[np.float32]
@@ -26,12 +28,8 @@ NETWORK_VIEWS: tuple[View, ...] = ("shape", "level")
 LINEAR_VIEWS = [view for view in VIEWS if view not in NETWORK_VIEWS]
 LABELS = ("shape", "next row", "rows ahead", "burst", "burst", "level", "stuck")
 """Name of a cause, by the number of its view."""
-ACTIVITY_VIEWS = slice(VIEWS.index(ACTIVITIES[0]), VIEWS.index(ACTIVITIES[-1]) + 1)
-ACTIVITY_AHEAD = ACTIVITY - 1 - ACTIVITY // 2
-"""Rows behind a row that its activity depends on, in whole windows."""
 BLOCK_ROWS = 1000
 """Rows that are worked on at once: what belongs to them fits into the cache of a core."""
-LARGEST = np.float32(1e30)
 
 
 def lookback(widths: Sequence[int], level: Level, *, onset: bool = False) -> int:
@@ -80,7 +78,9 @@ class Fusion:
         onset: bool = False,
         number: int = 0,
         mask: bool = False,
+        helpers: Sequence[Executor] = (),
     ) -> None:
+        """Each of the `helpers` works on a part of the features; such a series cannot be remembered."""
         self.onset = onset
         self.level, self.causal, self.delay, self.explain, self.mask = score.level, causal, delay, explain, mask
         scale = known.live if causal else known.whole
@@ -91,6 +91,8 @@ class Fusion:
         self.weights = part_weights(known.network_weight, views_of(score.level), self.widths)
         self.weights_of_onset = self.weights if causal else part_weights(1.0, LINEAR_VIEWS, self.widths)
         self.features = len(known.next)
+        parts = len(helpers) + 1
+        self.helpers, self.cuts = helpers, [self.features * k // parts for k in range(parts + 1)]
         self.past_shape = causal and known.live_shape == "past"
         self.predictions = [
             (np.asarray(coefficients, np.float32), np.asarray(scale.spread[view], np.float32))
@@ -116,21 +118,34 @@ class Fusion:
 
     def _begin(self) -> None:
         self.begun = False
-        self.views = SeriesViews(
-            self.predictions,
+        past = [(width // 2, 0) for width in self.widths] if self.onset else []
+        spans = smoothing(self.widths, causal=self.causal, delay=self.delay) + past
+        self.parts = [self._part(slice(*cut), spans) for cut in pairwise(self.cuts)]
+        self.missing = np.empty((self.features, 0), np.float32)
+        """Of rows that are not final yet."""
+        self.viewed = 0
+        """How many of them have views already."""
+
+    def _part(self, features: slice, spans: Sequence[tuple[int, int]]) -> ViewMeans:
+        views = SeriesViews(
+            [(coefficients[features], usual[features]) for coefficients, usual in self.predictions],
             causal=self.causal,
             level=self.level,
             number=self.number,
             past_shape=self.past_shape,
         )
-        past = [(width // 2, 0) for width in self.widths] if self.onset else []
-        self.means = MovingMeans(smoothing(self.widths, causal=self.causal, delay=self.delay) + past)
-        self.late: Floats | None = None
-        """Squared activity of the last rows; None before the first."""
-        self.missing = np.empty((self.features, 0), np.float32)
-        """Of rows that are not final yet."""
-        self.viewed = 0
-        """How many of them have views already."""
+        late = self.onset and not self.causal
+        return ViewMeans(views, self.normalised.of(features), MovingMeans(spans), signed=self.explain, late=late)
+
+    @property
+    def views(self) -> SeriesViews:
+        """Of a series whose features are not in parts."""
+        return self.parts[0].views
+
+    @property
+    def means(self) -> MovingMeans:
+        """The same."""
+        return self.parts[0].means
 
     def add(self, rows: Floats) -> Floats:
         """Rows (n,3F) or (n,2F), NaN without a score -> rows (m,C) that are final."""
@@ -181,89 +196,84 @@ class Fusion:
             self.lent.leave(self)
 
     @property
-    def all_means(self) -> list[MovingMeans]:
-        """What it remembers of the rows before."""
-        residuals = self.views.residuals
-        return [self.means, self.views.means, *([] if residuals is None else [residuals])]
-
-    @property
     def is_steady(self) -> bool:
         """Every further row makes one final, by the same operations as in any other series that is steady."""
         if self.lent is not None:
             return True
         level = self.views.level
-        begun = self.causal and self.means.seen >= self.steady_rows
+        begun = self.causal and len(self.parts) == 1 and self.means.seen >= self.steady_rows
         return begun and not (self.mask or self.onset) and (level is None or level.early is None)
 
     def _advance(self, rows: Floats, *, end: bool) -> Floats:
         """The next rows (n,3F), in blocks that fit into the cache -> rows (m,C) that are final."""
         found = []
-        with walking_rows():
-            for first in range(0, max(1, len(rows)), BLOCK_ROWS):
-                last = end and first + BLOCK_ROWS >= len(rows)
-                block = np.ascontiguousarray(rows[first : first + BLOCK_ROWS].T)
-                x, residual, *more = block.reshape(len(block) // self.features, self.features, -1 if block.size else 0)
-                if self.mask:
-                    self.missing = np.concatenate([self.missing, more[-1]], axis=1)
-                shape = None if self.past_shape else more[0]
-                found.append(self.score_views(self.views.add(x, residual, shape, end=last), end=last))
+        for first in range(0, max(1, len(rows)), BLOCK_ROWS):
+            last, block = end and first + BLOCK_ROWS >= len(rows), rows[first : first + BLOCK_ROWS]
+            if self.mask:
+                self.missing = np.concatenate([self.missing, block[:, -self.features :].T], axis=1)
+            others = [helper.submit(self._roots, k, block, last) for k, helper in enumerate(self.helpers, start=1)]
+            of_parts = [self._roots(0, block, last), *(other.result() for other in others)]
+            with walking_rows():
+                found.append(self._fuse(of_parts))
         return np.concatenate(found) if len(found) > 1 else found[0]
 
-    def _without_missing(self, roots: list[Floats]) -> list[Floats]:
+    def _roots(self, part: int, rows: Floats, end: bool) -> Roots:
+        """Of some features; what belongs to others is not touched, so that threads may do it."""
+        own, count, widths = slice(*self.cuts[part : part + 2]), len(self.normalised.centre[0]), len(self.widths)
+        with walking_rows():
+            given = rows.reshape(len(rows), -1 if rows.size else self.row_width // self.features, self.features)
+            x, residual, *more = np.ascontiguousarray(given[:, :, own].transpose(1, 2, 0))
+            shape = None if self.past_shape else more[0]
+            means = self.parts[part].add(x, residual, shape, end=end, change=self._hide if self.mask else None)
+            past = [mean[:, :count] if self.causal else _linear(mean) for mean in means[widths:]]
+            roots = [np.sqrt(mean) for mean in [*(mean[:, :count] for mean in means[:widths]), *past]]
+        return Roots(roots[:widths], roots[widths:], means[0][:, count : count + len(ACTIVITIES)])
+
+    def _hide(self, deviations: Floats) -> Floats:
+        """Missing features count as normal."""
+        begin, self.viewed = self.viewed, self.viewed + deviations.shape[-1]
+        return np.where(self.missing[:, None, begin : self.viewed] > 0, np.float32(1), deviations)
+
+    def _without_missing(self, roots: Roots) -> Roots:
         """Zero where a feature is missing, and more of the others, so that means over all are those of the others."""
-        count = roots[0].shape[-1]
+        count = roots.of_widths[0].shape[-1]
         missing, self.missing, self.viewed = self.missing[:, :count], self.missing[:, count:], self.viewed - count
         if not missing.any():
             return roots
         present = 1 - missing
         weight = present * (np.float32(self.features) / present.sum(axis=0))
-        return [root * weight[:, None] for root in roots]
+        of_widths, of_past = ([root * weight[:, None] for root in of] for of in (roots.of_widths, roots.of_past))
+        return Roots(of_widths, of_past, roots.signs)
 
-    def score_views(self, views: Floats, *, end: bool) -> Floats:
-        """Signed views (F,V,n) -> rows (m,C) that are final."""
-        deviations = self.normalised(views)
+    def _fuse(self, of_parts: list[Roots]) -> Floats:
+        """What was found of each part of the features -> rows (m,C) that are final."""
         if self.mask:
-            begin, self.viewed = self.viewed, self.viewed + deviations.shape[-1]
-            missing = self.missing[:, None, begin : self.viewed] > 0
-            deviations = np.where(missing, np.float32(1), deviations)
-        count, widths = deviations.shape[-2], len(self.widths)
-        signed = deviations[..., ACTIVITY_VIEWS, :].copy() if self.explain else deviations[..., :0, :]
-        squares: Floats = np.square(deviations, out=deviations)
-        if not squares.max(initial=0) <= LARGEST:
-            np.minimum(squares, LARGEST, out=squares)
-        more = [signed] if self.explain else []  # whether activity is too high or too low
-        if self.onset and not self.causal:
-            more.append(self._delayed(squares[..., ACTIVITY_VIEWS, :]))
-        means = self.means.add(np.concatenate([squares, *more], axis=-2) if more else squares, end=end)
-        past = [mean[..., :count, :] if self.causal else _linear(mean) for mean in means[widths:]]
-        roots = [np.sqrt(mean) for mean in [*(mean[..., :count, :] for mean in means[:widths]), *past]]
-        if self.mask:
-            roots = self._without_missing(roots)
-        roots, roots_of_past = roots[:widths], roots[widths:]
-        score, logs = self._fuse(roots, self.weights)
+            of_parts = [self._without_missing(roots) for roots in of_parts]
+        score, logs = self._score([roots.of_widths for roots in of_parts], self.weights)
         found = [score]
         if self.explain:
-            signs = means[0][:, count : count + len(ACTIVITIES)].transpose(2, 1, 0)
-            found += explain([root.transpose(2, 1, 0) for root in roots], logs, signs, score)
+            by_width = zip(*(roots.of_widths for roots in of_parts), strict=True)
+            signs = np.concatenate([roots.signs for roots in of_parts])
+            whole = [np.concatenate(of_width).transpose(2, 1, 0) for of_width in by_width]
+            found += explain(whole, logs, signs.transpose(2, 1, 0), score)
         if self.onset:
-            found.append(self._fuse(roots_of_past, self.weights_of_onset)[0])
+            found.append(self._score([roots.of_past for roots in of_parts], self.weights_of_onset)[0])
         return np.concatenate(found, axis=1) if len(found) > 1 else score
 
-    def _delayed(self, activity: Floats) -> Floats:
-        """That of the row so much earlier that it depends on no later one; the first row stands for those before it."""
-        count = activity.shape[-1]
-        if not count:
-            return activity
-        late = np.repeat(activity[..., :1], ACTIVITY_AHEAD, axis=-1) if self.late is None else self.late
-        known = np.concatenate([late, activity], axis=-1)
-        self.late = known[..., count:].copy()
-        return known[..., :count]
-
-    def _fuse(self, roots: list[Floats], weights: Floats) -> tuple[Floats, Floats]:
-        """Roots of mean squares (F,V,n), one array per width -> scores (n,1), weighted logarithms of parts (WV,n)."""
-        # Feature by feature, since there are several views; over one row of memory numpy would add up in another order.
-        parts = [np.add.reduce(root, axis=-3) / np.float32(self.features) for root in roots]
+    def _score(self, roots: list[list[Floats]], weights: Floats) -> tuple[Floats, Floats]:
+        """Roots of mean squares (F,V,n), by part and width -> scores (n,1), weighted logarithms of parts (WV,n)."""
+        parts = [add_features(of_width) / np.float32(self.features) for of_width in zip(*roots, strict=True)]
         return fuse_parts(np.concatenate(parts, axis=-2), weights, self.unit)
+
+
+def add_features(parts: Sequence[Floats]) -> Floats:
+    """Sums (V,n) over the features of all parts (F,V,n), in the same order however they are cut."""
+    # One by one, since there are several views: over one row of memory numpy would add up in another order.
+    total: Floats = np.add.reduce(parts[0], axis=0)
+    for part in parts[1:]:
+        for feature in part:
+            total += feature
+    return total
 
 
 def part_weights(network_weight: float, views: Sequence[View], widths: Sequence[int]) -> Floats:

@@ -15,8 +15,9 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from at_infer.models.blame import ACTIVITIES, explain
-from at_infer.models.fusion import ACTIVITY_VIEWS, LARGEST, Floats, Fusion, fuse_parts
+from at_infer.models.fusion import Floats, Fusion, fuse_parts
 from at_infer.models.running_sums import PHASES, Columns, Operation, RunningSums
+from at_infer.models.view_means import ACTIVITY_VIEWS, LARGEST
 from at_infer.models.views import ACTIVITY_AT, AHEAD, FLOOR, LEVEL_STEP, NEXT, NEXT_AT, VIEWS, MovingMeans
 
 Places = NDArray[np.int64]

@@ -1,6 +1,8 @@
 """Mode fusion against brute force: loops over rows, float64, and the formulas of docs/method.md."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -188,6 +190,21 @@ def test_scores_are_the_same_to_the_last_bit_in_any_pieces(
     found.append(fusion.end())
     np.testing.assert_array_equal(np.concatenate(found), whole(given, **options))
     assert np.concatenate(found).shape[1] == fusion.channels
+
+
+@pytest.mark.parametrize("options", [{}, {"explain": True, "onset": True}, {"causal": True, "explain": True}])
+@pytest.mark.parametrize("helpers", [1, 2])
+def test_features_in_parts_by_several_threads_have_the_same_scores_to_the_last_bit(
+    helpers: int, options: dict[str, Any]
+) -> None:
+    given = series(2300)
+    given[700] = np.nan  # begins anew behind it
+    with ExitStack() as stack:
+        threads = [stack.enter_context(ThreadPoolExecutor(1)) for _ in range(helpers)]
+        fusion = Fusion(KNOWN, SCORE, **{"causal": False} | options, helpers=threads)
+        found = [fusion.add(given[first : first + 1200]) for first in (0, 1200)]
+        assert not fusion.is_steady
+        np.testing.assert_array_equal(np.concatenate([*found, fusion.end()]), whole(given, **options))
 
 
 @pytest.mark.parametrize("explain", [False, True])

@@ -1,0 +1,77 @@
+"""Views of some features of a series: squared, in units of validation statistics, and averaged over rows.
+
+Features meet only behind this, so the parts of a wide series may be worked on by several threads.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from at_infer.models.blame import ACTIVITIES
+from at_infer.models.view_units import Normalised
+from at_infer.models.views import ACTIVITY, VIEWS, MovingMeans, SeriesViews
+
+Floats = NDArray[np.float32]
+
+ACTIVITY_VIEWS = slice(VIEWS.index(ACTIVITIES[0]), VIEWS.index(ACTIVITIES[-1]) + 1)
+ACTIVITY_AHEAD = ACTIVITY - 1 - ACTIVITY // 2
+"""Rows behind a row that its activity depends on, in whole windows."""
+LARGEST = np.float32(1e30)
+
+
+class Roots(NamedTuple):
+    """Roots of mean squares of some features, each (F,V,n)."""
+
+    of_widths: list[Floats]
+    of_past: list[Floats]
+    """The same over rows before a row only, for the onset."""
+    signs: Floats
+    """Mean activity (F,2,n), above or below normal, if scores are explained."""
+
+
+class ViewMeans:
+    """Means of squared deviations, row by row."""
+
+    def __init__(
+        self, views: SeriesViews, normalised: Normalised, means: MovingMeans, *, signed: bool, late: bool
+    ) -> None:
+        """`signed`: of signed activity too; `late`: and of squared activity that depends on no later row."""
+        self.views, self.normalised, self.means, self.signed, self.late = views, normalised, means, signed, late
+        self.past: Floats | None = None
+        """Squared activity of the last rows; None before the first."""
+
+    def add(
+        self,
+        x: Floats,
+        residual: Floats,
+        shape: Floats | None,
+        *,
+        end: bool,
+        change: Callable[[Floats], Floats] | None = None,
+    ) -> list[Floats]:
+        """Scaled rows, residuals and shapes, each (F,n) -> for each span (F,V+,m) of rows that are known now.
+
+        Behind the views stand signed and late activity. `change` is given the deviations before they are squared.
+        """
+        deviations = self.normalised(self.views.add(x, residual, shape, end=end))
+        if change is not None:
+            deviations = change(deviations)
+        more = [deviations[:, ACTIVITY_VIEWS].copy()] if self.signed else []
+        squares: Floats = np.square(deviations, out=deviations)
+        if not squares.max(initial=0) <= LARGEST:
+            np.minimum(squares, LARGEST, out=squares)
+        if self.late:
+            more.append(self._delayed(squares[:, ACTIVITY_VIEWS]))
+        return self.means.add(np.concatenate([squares, *more], axis=1) if more else squares, end=end)
+
+    def _delayed(self, activity: Floats) -> Floats:
+        """That of the row so much earlier that it depends on no later one; the first row stands for those before it."""
+        count = activity.shape[-1]
+        if not count:
+            return activity
+        past = np.repeat(activity[..., :1], ACTIVITY_AHEAD, axis=-1) if self.past is None else self.past
+        known = np.concatenate([past, activity], axis=-1)
+        self.past = known[..., count:].copy()
+        return known[..., :count]
