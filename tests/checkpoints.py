@@ -1,8 +1,10 @@
 """Small checkpoints for tests of export and scoring: random weights, true validation scores."""
 
+import pickle
 from typing import Any
 
 import numpy as np
+import torch
 
 from at_infer.config import DiscrepancyConfig, Fill, ModelConfig, ScoreConfig
 from at_infer.models.statistics import Scaler
@@ -14,6 +16,7 @@ SHAPE = {"features": FEATURES, "window": WINDOW, "width": 16, "heads": 2, "layer
 PLAIN = ScoreConfig(mode="reconstruction")
 PAPER = ScoreConfig(mode="paper")
 SCALER = Scaler(mean=[0.5, -2.0, 100.0], scale=[1.0, 0.25, 20.0])
+_made: dict[str, bytes] = {}
 
 
 def checkpoint(
@@ -26,18 +29,17 @@ def checkpoint(
     scaler: Scaler = SCALER,
     **shape: Any,
 ) -> Checkpoint:
-    """With the score that training chooses by default, unless another is given."""
+    """With the score that training chooses by default, unless another is given; a copy of one that was made once."""
     config = ModelConfig(**(SHAPE | shape))
-    return untrained(
-        config,
-        score or ScoreConfig(),
-        discrepancy or DiscrepancyConfig(),
-        windows=windows,
-        ratio=0.05,
-        scaler=scaler if len(scaler.mean) == config.features else None,
-        fill=fill,
-        seed=seed,
-    )
+    score, discrepancy = score or ScoreConfig(), discrepancy or DiscrepancyConfig()
+    key = repr((config, score, discrepancy, windows, scaler, fill, seed))
+    if key not in _made:
+        own = scaler if len(scaler.mean) == config.features else None
+        given = {"windows": windows, "ratio": 0.05, "scaler": own, "fill": fill, "seed": seed}
+        _made[key] = pickle.dumps(untrained(config, score, discrepancy, **given))
+    torch.manual_seed(seed)  # what follows is the same whether it was made now or before
+    found: Checkpoint = pickle.loads(_made[key])
+    return found
 
 
 def raw_windows(count: int, of: Checkpoint, seed: int = 0) -> np.ndarray:

@@ -66,17 +66,19 @@ def kept_traces() -> Path:
     return folder
 
 
-def trace_in_tests(graph: Any, outputs: Sequence[str]) -> onnx.ModelProto:
-    """As users do where the small checkpoint has one layer and the default score, otherwise quickly.
+def trace_all() -> bool:
+    """AT_INFER_REAL_TRACES=1: trace and compile all graphs as users do, in minutes: nightly, and with another torch."""
+    return os.environ.get("AT_INFER_REAL_TRACES") == "1"
 
-    AT_INFER_REAL_TRACES=1 traces all graphs as users do, in minutes: for the nightly run, and after torch is renewed.
-    """
+
+def trace_in_tests(graph: Any, outputs: Sequence[str]) -> onnx.ModelProto:
+    """As users do where the small checkpoint has one layer and the default score, otherwise quickly."""
     config = graph.network.config
     small = all(getattr(config, name) == value for name, value in (SHAPE | {"layers": 1}).items())
     usual = getattr(getattr(graph, "score", None), "mode", "fusion") == "fusion"
     whole = all(one.dtype == torch.float32 for one in graph.parameters())
-    real = os.environ.get("AT_INFER_REAL_TRACES") == "1"
-    return trace_once(graph, outputs) if real or (small and usual and whole) else trace_quickly(graph, outputs)
+    as_users = trace_all() or (small and usual and whole)
+    return trace_once(graph, outputs) if as_users else trace_quickly(graph, outputs)
 
 
 def trace_quickly(graph: Any, outputs: Sequence[str]) -> onnx.ModelProto:

@@ -461,6 +461,11 @@ def test_a_head_that_does_not_answer_any_more_is_said(monkeypatch: pytest.Monkey
     Head(None).check()
 
 
+def listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.fixture(scope="module")
 def head() -> Iterator[dict[str, str]]:
     """A cluster that runs on its own, as `ray start --head` leaves it, and requires a token."""
@@ -480,7 +485,8 @@ def head() -> Iterator[dict[str, str]]:
             )
         try:
             deadline = time.monotonic() + HANGS_S
-            while "--block" not in log.read_text():
+            # Its word comes before the server for clients listens, on a busy machine seconds before.
+            while "--block" not in log.read_text() or not listens(ports[1]):
                 assert process.poll() is None, log.read_text()
                 assert time.monotonic() < deadline, log.read_text()
                 time.sleep(0.1)

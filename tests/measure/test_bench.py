@@ -4,10 +4,12 @@ import json
 import shutil
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 from at_infer.measure import gpu_sensors
 from at_infer.measure.bench import Contestant, compare, figures, measure
@@ -15,6 +17,7 @@ from at_infer.measure.gpu_sensors import Reading
 from tests.checkpoints import checkpoint, raw_windows
 from tests.exported import MODEL
 from tests.fake_gpu import DOUBLED, ERROR, STEPS, WINDOW, write_plan
+from tests.once import trace_all
 
 
 @pytest.fixture
@@ -68,9 +71,16 @@ def test_agreement_is_measured_against_the_first():
     assert changed.verdicts_changed == pytest.approx(1 / 20)
 
 
+@pytest.fixture
+def quick_compile(monkeypatch):
+    """torch.compile up to the graph that it would give to a C++ compiler, which takes half a minute of two cores."""
+    if not trace_all():
+        monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # raised inside torch.compile
-def test_engines_and_pytorch_side_by_side_and_a_plan_that_needs_a_gpu(run_cli, folder, tmp_path):
+def test_engines_and_pytorch_side_by_side_and_a_plan_that_needs_a_gpu(run_cli, folder, tmp_path, quick_compile):
     answer = run_cli(
         "bench", "--engine", folder / "model.onnx", "--engine", write_plan(tmp_path, "rtx"), "--batch", "4",
         "--duration", "0.01", "--against", "pytorch", "--checkpoint", folder / "ckpt.pt",
@@ -79,7 +89,7 @@ def test_engines_and_pytorch_side_by_side_and_a_plan_that_needs_a_gpu(run_cli, f
     assert answer.code == 0, answer.err
     report = json.loads(answer.out)
     names = [entry["name"] for entry in report["contestants"]]
-    assert names[:2] == ["model.onnx fp32", "pytorch eager"]
+    assert names == ["model.onnx fp32", "pytorch eager", "pytorch compiled"]
     assert {entry["batch"] for entry in report["figures"]} == {4}
     assert all(entry["max_abs"] < 1e-4 for entry in report["agreement"])
     assert any("model.trt" in entry["name"] and "GPU" in entry["reason"] for entry in report["could_not_run"])
