@@ -62,7 +62,7 @@ class IncidentFinder:
         written = ScoredBy.of(file.properties, str(file.source))
         self.model = written.checkpoint_sha256 or ""
         self.features = [*file.features, *([None] if file.explained == "top" else [])]
-        self.views = LABELS if file.has_views else ()
+        self.views = (*LABELS, None) if file.has_views else ()
         self.columns = written.columns or []
         self.tracker: SeriesIncidents | None = None
         self.gaps, self.begins = GapFinder(file), True
@@ -96,7 +96,9 @@ class IncidentFinder:
         if rows.evidence is not None:
             views = None
             if rows.views is not None:  # of the top feature; nothing is known of the others
-                views = np.broadcast_to(rows.views[:, None], rows.evidence.shape)
+                views = np.full(rows.evidence.shape, len(LABELS), np.float32)
+                top = rows.evidence[:, : len(self.features) - self.features.count(None)].argmax(axis=1)
+                views[np.arange(len(views)), top] = np.nan_to_num(rows.views, nan=len(LABELS))
             evidence = Evidence(rows.evidence, views)
         missing = None if rows.missing is None else read_missing(rows.missing, self.columns)
         return tracker.add(rows.scores, rows.keys, onset=rows.onset, evidence=evidence, missing=missing)

@@ -17,7 +17,7 @@ class SeriesIncidents:
         model: str,
         series: str = "",
         features: Sequence[str | None] = (),
-        views: Sequence[str] = (),
+        views: Sequence[str | None] = (),
         columns: Sequence[str] = (),
     ) -> None:
         """`features` and `views` are as for `IncidentTracker`, `columns` the names of what may have no value."""

@@ -23,6 +23,7 @@ class Times(Protocol):
 
 
 Ints = NDArray[np.int64]
+Doubles = NDArray[np.float64]
 
 MOST_CAUSES = 5
 LARGEST = float(np.finfo(np.float32).max)
@@ -87,9 +88,9 @@ class IncidentTracker:
         model: str,
         series: str = "",
         features: Sequence[str | None] = (),
-        views: Sequence[str] = (),
+        views: Sequence[str | None] = (),
     ) -> None:
-        """`features` and `views` are the names of what `Evidence` numbers; None is never named as a cause."""
+        """`features` and `views` are the names of what `Evidence` numbers; None is never named in a cause."""
         self.rules, self.model, self.series = rules, model, series
         self.features, self.view_names = list(features), list(views)
         self.number = 0
@@ -243,10 +244,15 @@ class IncidentTracker:
         found = []
         for i in np.argsort(-shares, kind="stable")[: MOST_CAUSES + 1].tolist():
             name = self.features[i]
-            view = self.view_names[int(sums[i].argmax())] if self.view_names else None
             if name is not None and shares[i] > 0:
-                found.append(Cause(name, float(shares[i]), view))
+                found.append(Cause(name, float(shares[i]), self._main_view(sums[i])))
         return found[:MOST_CAUSES]
+
+    def _main_view(self, sums: Doubles) -> str | None:
+        """Of those that are known."""
+        known = [(total, name) for total, name in zip(sums.tolist(), self.view_names, strict=False) if name is not None]
+        total, name = max(known, key=lambda pair: pair[0], default=(0.0, None))
+        return name if total > 0 else None
 
 
 class _Rows:

@@ -68,4 +68,8 @@ FORMATS: dict[NoticeFormat, Callable[[Event], Any]] = {
 
 
 def _causes(one: Incident) -> list[str]:
-    return [f"{cause.feature}{f' ({cause.view})' if cause.view else ''} {cause.share:.0%}" for cause in one.causes[:3]]
+    of = [" of the error", "", ""]
+    return [
+        f"{cause.feature}{f' ({cause.view})' if cause.view else ''} {cause.share:.0%}{what}"
+        for cause, what in zip(one.causes, of, strict=False)
+    ]

@@ -75,8 +75,15 @@ def test_causes_name_feature_and_view(score: Score) -> None:
     assert found.causes[0].feature == COLUMNS[0]
     assert found.causes[0].share > 0.5
     assert found.causes[0].view in ("shape", "next row", "rows ahead", "burst", "level")
-    every = incidents_of(score(disturbed("spike", 310), explain="all", threshold=2.0).path)[0]
+    scored = score(disturbed("spike", 310), explain="all", threshold=2.0)
+    every = incidents_of(scored.path)[0]
     assert (every.id, every.begin, every.causes[0].feature) == (found.id, found.begin, COLUMNS[0])
+    of_incident = scored.frame[every.begin_row : every.end_row + 1]
+    assert {cause.feature for cause in every.causes} == set(COLUMNS)
+    for cause in every.causes:  # a file has the view of each row's top feature, and says nothing of the others
+        shown = of_incident.filter(pl.col("top_feature") == cause.feature)
+        by_view = shown.group_by("top_view").agg(pl.sum(f"error_{cause.feature}")).sort(f"error_{cause.feature}")
+        assert cause.view == (by_view["top_view"][-1] if shown.height else None)
 
 
 def test_files_of_incidents_hold_the_same_in_both_formats(score: Score, tmp_path: Path) -> None:

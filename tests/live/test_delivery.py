@@ -75,7 +75,7 @@ def test_a_notice_is_the_event_and_the_incident_as_json():
 
 
 def test_a_sentence_says_where_how_bad_since_when_and_why():
-    begun = "2.50 times the threshold since 2026-03-01T10:00:00, f01 (level) 71%, f02 20%"
+    begun = "2.50 times the threshold since 2026-03-01T10:00:00, f01 (level) 71% of the error, f02 20%"
     assert sentence(event()) == f"Incident {'0' * 12} on pump 7 opened: {begun}"
     ended = sentence(event("closed", series="", causes=(), peak_score=math.inf))
     span = "from 2026-03-01T10:00:00 to 2026-03-01T10:05:00 (6 rows)"

@@ -12,12 +12,14 @@ class IncidentTable {
     ];
     if (seriesCount > 1) this.columns.unshift({ name: 'Series', by: (one) => one.name });
     if (labelled) this.columns.unshift({ name: 'Verdict', by: (one) => one.verdict });
-    if (incidents.shown.some((one) => one.causes.length)) this.columns.push({ name: 'Causes', by: (one) => one.causes[0]?.[0] ?? '' });
+    const explained = incidents.shown.some((one) => one.causes.length);
+    if (explained) this.columns.push({ name: 'Causes', by: (one) => one.causes[0]?.[0] ?? '' });
     const { open, close, merge } = incidents.rules;
     const expected = incidents.expectedPerDay === null ? '' : `; about ${short(incidents.expectedPerDay)} false ones a day expected by the validation part`;
     $('incidents-rules').textContent = `Open above ${short(open)}, close below ${short(close)}, bridge ${plural(merge, 'row')}${expected}`;
     const left = incidents.count - incidents.shown.length;
-    $('incidents-hint').textContent = left > 0 ? `The ${whole(incidents.shown.length)} worst of ${whole(incidents.count)} are listed.` : '';
+    const listed = left > 0 ? `The ${whole(incidents.shown.length)} worst of ${whole(incidents.count)} are listed. ` : '';
+    $('incidents-hint').textContent = explained ? `${listed}Percentages: the feature's share of the error, summed over the rows of the incident.` : listed;
     $('incidents-more').addEventListener('click', () => {
       this.shown += 10 * PAGE;
       this.fill();
