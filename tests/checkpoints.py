@@ -12,7 +12,7 @@ from benchmarks.models import untrained
 from training.checkpoint import Checkpoint
 
 WINDOW, FEATURES = 20, 3
-SHAPE = {"features": FEATURES, "window": WINDOW, "width": 16, "heads": 2, "layers": 2, "feed_forward": 16}
+SHAPE = {"features": FEATURES, "window": WINDOW, "width": 16, "heads": 2, "layers": 1, "feed_forward": 16}
 PLAIN = ScoreConfig(mode="reconstruction")
 PAPER = ScoreConfig(mode="paper")
 SCALER = Scaler(mean=[0.5, -2.0, 100.0], scale=[1.0, 0.25, 20.0])

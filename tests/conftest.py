@@ -197,9 +197,9 @@ def plain_models(once: Once) -> Path:
 
 
 @pytest.fixture(scope="session")
-def one_layer_models(once: Once) -> Path:
-    """A network of one layer, as by default, which has a graph for live rows."""
-    return exported(once, "one_layer_models", checkpoint(layers=1))
+def two_layer_models(once: Once) -> Path:
+    """A deeper network than by default, which has no graph for live rows."""
+    return exported(once, "two_layer_models", checkpoint(layers=2))
 
 
 @pytest.fixture

@@ -27,11 +27,11 @@ def graph(source, network=None) -> ScoreGraph:
 
 @pytest.fixture(scope="module")
 def traced(real_trace) -> onnx.ModelProto:
-    return real_trace(graph(checkpoint(score=PAPER)), OUTPUTS)
+    return real_trace(graph(checkpoint(score=PAPER, layers=2)), OUTPUTS)
 
 
 def check(model, source=None, **options):
-    source = source or checkpoint(score=PAPER)
+    source = source or checkpoint(score=PAPER, layers=2)
     options = {"precision": "fp32", "threshold": source.validation_of().threshold.value} | options
     return parity.check(model, graph(source), **options)
 
@@ -44,7 +44,7 @@ def edited(model: onnx.ModelProto) -> onnx.ModelProto:
 
 @pytest.mark.slow
 def test_a_faithful_graph_passes_on_every_kind_of_window(traced):
-    source = checkpoint(score=PAPER)
+    source = checkpoint(score=PAPER, layers=2)
     figures = check(traced, real=raw_windows(10, source, seed=5))
     assert set(figures) == {"random", "real", "extreme", "scale floor"}
     assert all(
@@ -59,13 +59,13 @@ def test_a_faithful_graph_passes_on_every_kind_of_window(traced):
 )
 @pytest.mark.slow
 def test_networks_of_either_padding_pass_and_are_not_mistaken_for_each_other(trace, padding, precision):
-    source = checkpoint(score=PLAIN, padding=padding, layers=1)
+    source = checkpoint(score=PLAIN, padding=padding)
     network = source.network()
     if precision == "fp16":
         lower_precision(network, torch.float16)
     model = trace(graph(source, network), OUTPUTS)
     check(model, source, precision=precision)
-    wrong = checkpoint(score=PLAIN, padding="circular" if padding == "replicate" else "replicate", layers=1)
+    wrong = checkpoint(score=PLAIN, padding="circular" if padding == "replicate" else "replicate")
     with pytest.raises(ExportError):
         check(model, wrong, precision=precision)
 
@@ -79,7 +79,7 @@ NORMALISED = [("reconstruction", "fp32"), ("centred", "fp32"), ("calibrated", "f
     [*((mode, "fp32", False) for mode in WINDOW_MODES), *((*case, True) for case in NORMALISED)],
 )
 def test_every_score_mode_passes(trace, mode, precision, normalise):
-    source = checkpoint(score=ScoreConfig(mode=mode, normalise_errors=normalise), layers=1)
+    source = checkpoint(score=ScoreConfig(mode=mode, normalise_errors=normalise))
     network = source.network()
     if precision == "fp16":
         lower_precision(network, torch.float16)
@@ -88,13 +88,13 @@ def test_every_score_mode_passes(trace, mode, precision, normalise):
 
 @pytest.mark.slow
 def test_a_discrepancy_without_a_floor_passes(trace):
-    source = checkpoint(score=PAPER, discrepancy=DiscrepancyConfig(head_rule="exact"), layers=1)
+    source = checkpoint(score=PAPER, discrepancy=DiscrepancyConfig(head_rule="exact"))
     check(trace(graph(source), OUTPUTS), source)
 
 
 @pytest.mark.slow
 def test_the_associations_graph_passes(trace):
-    source = checkpoint(score=PLAIN)
+    source = checkpoint(score=PLAIN, layers=2)
     reference = AssociationsGraph(source.network(), source.scaler)
     figures = parity.check(trace(reference, reference.outputs), reference, precision="fp32", threshold=0.0)
     assert "prior_1" in figures["scale floor"]
@@ -103,7 +103,7 @@ def test_the_associations_graph_passes(trace):
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp16", "bf16", "int8", "int8-dynamic"])
 def test_lower_precisions_pass_with_their_own_tolerances_and_fail_with_those_of_fp32(trace, precision):
-    source = checkpoint(score=PAPER)
+    source = checkpoint(score=PAPER, layers=2)
     network = source.network()
     lower_precision(network, {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision, torch.float32))
     model = trace(graph(source, network), OUTPUTS)
@@ -121,7 +121,7 @@ def test_lower_precisions_pass_with_their_own_tolerances_and_fail_with_those_of_
 @pytest.mark.parametrize("kind", ["prior", "series", "sigma"])
 def test_associations_of_int8_that_are_wrong_are_refused(trace, kind):
     """Tolerances are wide there, but not so wide that any probability passes."""
-    source = checkpoint(score=PLAIN)
+    source = checkpoint(score=PLAIN, layers=2)
     reference = AssociationsGraph(source.network(), source.scaler)
     model = edited(trace(reference, reference.outputs))
     name = f"{kind}_1"
@@ -171,7 +171,7 @@ def test_tolerances_can_be_given(traced):
 
 @pytest.mark.slow
 def test_extreme_windows_hold_zeros_constants_and_spikes():
-    source = checkpoint(score=PLAIN)
+    source = checkpoint(score=PLAIN, layers=2)
     windows = extreme_windows(
         source.model, np.asarray(source.scaler.mean, np.float32), np.asarray(source.scaler.scale, np.float32)
     )
@@ -182,7 +182,7 @@ def test_extreme_windows_hold_zeros_constants_and_spikes():
 
 
 def test_near_ties_of_alike_rows_may_be_broken_either_way():
-    source = checkpoint(padding="replicate", layers=1)
+    source = checkpoint(padding="replicate")
     reference = AssociationsGraph(source.network(), source.scaler)
     mean, scale = (np.asarray(v, np.float32) for v in (source.scaler.mean, source.scaler.scale))
     alike = np.stack([np.broadcast_to(mean + size * scale, (source.model.window, len(mean))) for size in (1, 1e6)])

@@ -30,12 +30,12 @@ def shapes(values) -> dict[str, list[str | int]]:
 
 @pytest.fixture(scope="module")
 def traced(real_trace) -> onnx.ModelProto:
-    return real_trace(score_graph(checkpoint(score=PAPER)), OUTPUTS)  # test_parity traces the same
+    return real_trace(score_graph(checkpoint(score=PAPER, layers=2)), OUTPUTS)  # test_parity traces the same
 
 
 @pytest.fixture(scope="module")
 def associations(trace) -> onnx.ModelProto:
-    graph = AssociationsGraph(checkpoint(score=PLAIN).network(), checkpoint().scaler)
+    graph = AssociationsGraph(checkpoint(score=PLAIN, layers=2).network(), checkpoint().scaler)
     return trace(graph, graph.outputs)
 
 
@@ -86,12 +86,12 @@ def test_weights_are_inside_and_the_checker_is_content(traced):
 
 @pytest.mark.slow
 def test_pruning_to_the_score_drops_what_it_does_not_need(trace):
-    whole = trace(score_graph(checkpoint(score=PLAIN)), OUTPUTS)
-    pruned = trace(score_graph(checkpoint(score=PLAIN), ["score"]), ["score"])
+    whole = trace(score_graph(checkpoint(score=PLAIN, layers=2)), OUTPUTS)
+    pruned = trace(score_graph(checkpoint(score=PLAIN, layers=2), ["score"]), ["score"])
     assert [output.name for output in pruned.graph.output] == ["score"]
     assert len(pruned.graph.node) < len(whole.graph.node)
     assert "Log" not in {node.op_type for node in pruned.graph.node}
-    windows = raw_windows(5, checkpoint(score=PLAIN))
+    windows = raw_windows(5, checkpoint(score=PLAIN, layers=2))
     np.testing.assert_allclose(run_onnx(pruned, windows)["score"], run_onnx(whole, windows)["score"], rtol=1e-5)
 
 
@@ -125,7 +125,7 @@ def test_the_shape_of_the_graph_equals_its_numpy_twin():
 )
 def test_numpy_turns_associations_into_the_fused_graphs_answers(associations, distance, head_rule):
     discrepancy = DiscrepancyConfig(distance=distance, head_rule=head_rule)
-    source = checkpoint(score=PLAIN, discrepancy=discrepancy)
+    source = checkpoint(score=PLAIN, discrepancy=discrepancy, layers=2)
     windows = raw_windows(6, source)
     fused = run_reference(score_graph(source), windows)
     known = metadata(model=source.model, scaler=source.scaler, discrepancy=discrepancy)
@@ -140,7 +140,7 @@ def test_numpy_turns_associations_into_the_fused_graphs_answers(associations, di
     ("dtype", "every_product"), [(torch.float16, False), (torch.float16, True), (torch.bfloat16, False)]
 )
 def test_lower_precision_is_written_into_the_types_and_spares_the_rest(trace, dtype, every_product):
-    source = checkpoint(score=PAPER)
+    source = checkpoint(score=PAPER, layers=2)
     network = source.network()
     lower_precision(network, dtype, every_product=every_product)
     model = trace(ScoreGraph(network, source.scaler, source.discrepancy, source.score, source.normal), OUTPUTS)
@@ -166,7 +166,7 @@ def test_lower_precision_is_written_into_the_types_and_spares_the_rest(trace, dt
 
 @pytest.mark.slow
 def test_huge_batches_and_single_windows_agree(traced):
-    windows = raw_windows(65, checkpoint(score=PAPER))
+    windows = raw_windows(65, checkpoint(score=PAPER, layers=2))
     session = open_session(traced.SerializeToString())
     together = session.run(["score"], {"window": windows})[0]
     alone = np.concatenate([session.run(["score"], {"window": w[None]})[0] for w in windows])

@@ -45,9 +45,9 @@ def same(one: Pushed, other: Pushed) -> None:
 
 @pytest.mark.parametrize("explain", ["none", "top"])
 @pytest.mark.parametrize("delay", [0, 5])
-def test_results_are_those_of_the_long_way(one_layer_models: Path, tmp_path: Path, delay: int, explain: Any) -> None:
+def test_results_are_those_of_the_long_way(models: Path, tmp_path: Path, delay: int, explain: Any) -> None:
     options = ScoreOptions(align="last", threshold=1.0, delay=delay, explain=explain)
-    engine = copy(open_engine(one_layer_models / "model.onnx"))
+    engine = copy(open_engine(models / "model.onnx"))
     assert engine.metadata is not None
     engine.metadata = replace(engine.metadata, spacing=Spacing(step=1.0, clock="number"), fill="forward")
     short, long = streams(engine, options)
@@ -78,8 +78,8 @@ def test_results_are_those_of_the_long_way(one_layer_models: Path, tmp_path: Pat
     same(short.drain(), long.drain())
 
 
-def test_an_engine_that_fails_is_said_with_the_rows(one_layer_models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    short, _ = streams(one_layer_models / "model.onnx", ScoreOptions(align="last", threshold=1.0))
+def test_an_engine_that_fails_is_said_with_the_rows(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    short, _ = streams(models / "model.onnx", ScoreOptions(align="last", threshold=1.0))
     rng = np.random.default_rng(0)
     for _ in range(STEADY + WINDOW):
         short.push_many(values(rng, 1))

@@ -105,10 +105,10 @@ def test_nothing_changes_where_nothing_is_missing(score: Score, models: Path, op
 @pytest.mark.parametrize("mode", [None, "reconstruction", "paper", "addition"])
 @pytest.mark.slow
 def test_the_others_go_on_being_scored_and_the_dead_one_is_never_to_blame(
-    score: Score, models: Path, mode: Any
+    score: Score, two_layer_models: Path, mode: Any
 ) -> None:
     frame = without(rows(600), "f01", 200, 400)
-    engine = models / "model.associations.onnx"
+    engine = two_layer_models / "model.associations.onnx"
     with pytest.raises(DataError, match="column 'f01' has no value in row 200"):
         score(frame, mode=mode, engine=engine)
     found = score(frame, mode=mode, engine=engine, explain="all", **MASK)
