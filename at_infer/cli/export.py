@@ -80,7 +80,10 @@ def export(
     columns: given.Columns = None,
     exclude: given.Exclude = None,
     series_column: given.SeriesColumn = None,
-    ratio: Annotated[float, given.published_option(help="Threshold: fraction of that file's rows above it.")] = 0.01,
+    ratio: Annotated[
+        float | None,
+        given.published_option(help="Threshold: fraction of that file's rows above it.", show_default="0.01"),
+    ] = None,
 ) -> None:
     """Export a checkpoint to ONNX, and to a TensorRT plan where one can be built.
 
@@ -142,11 +145,20 @@ def export(
             columns=columns,
             exclude=exclude,
             series_column=series_column,
-            ratio=ratio,
+            ratio=0.01 if ratio is None else ratio,
             score_mode=score_mode,
         )
     else:
-        given.refuse_unless_published(checkpoint, window=window, heads=heads, scale_from=scale_from, columns=columns)
+        given.refuse_unless_published(
+            checkpoint,
+            window=window,
+            heads=heads,
+            scale_from=scale_from,
+            columns=columns,
+            exclude=exclude,
+            series_column=series_column,
+            ratio=ratio,
+        )
         from training.checkpoint import Checkpoint
 
         source = Checkpoint.load(checkpoint)

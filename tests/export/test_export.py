@@ -303,13 +303,28 @@ def test_calibration_data_that_do_not_fit(run_cli, ckpt, out, tmp_path, kind):
         (["--engine", "tensorrt"], "TensorRT"),
         (["--outputs", "scores"], "outputs"),
         (["--atol", "1"], "--rtol"),
-        (["--window", "100"], "--published"),
         (["--precision", "int8-dynamic", "--engine", "rtx"], "for CPUs"),
     ],
 )
 @pytest.mark.slow
 def test_options_that_cannot_be_met(run_cli, ckpt, out, options, word):
     refused(run_cli("export", ckpt, "-o", out, *options), out, word)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--window", 100),
+        ("--heads", 4),
+        ("--scale-from", "train.parquet"),
+        ("--columns", "f00,f01"),
+        ("--exclude", "f02"),
+        ("--series-column", "host"),
+        ("--ratio", 0.01),
+    ],
+)
+def test_an_option_of_published_checkpoints_is_refused_for_others(run_cli, ckpt, out, option, value):
+    refused(run_cli("export", ckpt, "-o", out, option, value), out, f"{option}: is for --published checkpoints")
 
 
 def test_an_output_folder_that_cannot_be_made_or_takes_no_files(run_cli, ckpt, tmp_path, out):
