@@ -124,7 +124,7 @@ class DiscrepancyConfig(Config):
         self._choice("head_rule", HeadRule)
         self._choice("distance", Distance)
         if self.head_rule == "exact" and self.distance != "kl":
-            raise ConfigError(f"head rule: exact is for distance kl, not {self.distance}; choose paper or published")
+            raise ConfigError(f"head_rule: exact is for distance kl, not {self.distance}; choose paper or published")
         if self.layer is not None:
             self._at_least("layer", 0)
 
@@ -179,9 +179,7 @@ class ScoreConfig(Config):
         self._choice("level", Level)
         self._at_least("smooth", 1)
         if self.mode == "fusion" and (self.smooth > 1 or self.normalise_errors):
-            raise ConfigError(
-                "score mode: fusion does its own smoothing and normalising; leave both out, or name a mode"
-            )
+            raise ConfigError("mode: fusion does its own smoothing and normalising; leave both out, or name a mode")
         if not 0 < self.temperature < float("inf"):
             raise ConfigError(f"temperature: {self.temperature} is not a positive number")
 
@@ -288,7 +286,7 @@ class TrainConfig(Config):
         if not 0 < self.learning_rate < 1:
             raise ConfigError(f"learning_rate: {self.learning_rate:g} is not between 0 and 1")
         if not 0 <= self.lambda_ < float("inf"):
-            raise ConfigError(f"lambda: {self.lambda_:g} must be zero or a positive number")
+            raise ConfigError(f"lambda_: {self.lambda_:g} must be zero or a positive number")
         if not 0 <= self.noise < float("inf"):
             raise ConfigError(f"noise: {self.noise:g} must be zero or a positive number")
 

@@ -56,7 +56,7 @@ class ScoreGraph(nn.Module):
         if normal is not None:
             self.usual_discrepancy = normal.discrepancy[discrepancy.head_rule]
         elif score.mode == "calibrated":
-            raise ConfigError(f"score mode: {score.mode} {NO_STATISTICS}")
+            raise ConfigError(f"score_mode: {score.mode} {NO_STATISTICS}")
         weights = torch.ones(network.config.features)
         if score.error_kind.normalised:
             weights = torch.from_numpy(error_weights(normal, score.error_kind))

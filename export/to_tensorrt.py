@@ -70,7 +70,7 @@ def parse_compute_capabilities(text: str) -> list[int]:
             )
         if number not in RTX_CAPABILITIES:
             known = ", ".join(map(str, RTX_CAPABILITIES))
-            raise ConfigError(f"compute capability: {part.strip()!r} is unknown; TensorRT-RTX builds for {known}")
+            raise ConfigError(f"compute_capabilities: {part.strip()!r} is unknown; TensorRT-RTX builds for {known}")
         found.append(number)
     return list(dict.fromkeys(found))
 

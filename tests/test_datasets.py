@@ -293,12 +293,12 @@ def test_the_command_replaces_files_only_if_told_to(tmp_path: Path) -> None:
     ("options", "where"),
     [
         (["--kind", "bivariate"], "--kind: 'bivariate'"),
-        (["--family", "spike"], "families: 'spike'"),
-        (["--share", "2"], "share: 2.0"),
-        (["--contamination", "-1"], "contamination: -1.0"),
-        (["--features", "0"], "features: 0"),
-        (["--rows", "0", "1", "1"], "rows: (0, 1, 1)"),
-        (["--seed", "-1"], "seed: -1"),
+        (["--family", "spike"], "--family: 'spike'"),
+        (["--share", "2"], "--share: 2.0"),
+        (["--contamination", "-1"], "--contamination: -1.0"),
+        (["--features", "0"], "--features: 0"),
+        (["--rows", "0", "1", "1"], "--rows: (0, 1, 1)"),
+        (["--seed", "-1"], "--seed: -1"),
     ],
 )
 def test_a_bad_value_is_one_line_and_leaves_nothing_behind(tmp_path: Path, options: list[str], where: str) -> None:

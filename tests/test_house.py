@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from at_infer.cli.messages import _options
+
 ROOT = Path(__file__).parents[1] / "at_infer"
 FLOORS = (
     (
@@ -98,3 +100,5 @@ def test_errors_of_the_library_name_parameters_and_leave_options_to_the_command_
     for text in raised_texts(path):
         bare = re.sub(r"(at-infer [a-z]+|ray start)( [^;,)]*)?", "", text)
         assert not re.search(r"--[a-z]", bare), text
+        label = text.partition(": ")[0]
+        assert " " not in label or label.replace(" ", "_") not in _options(), text

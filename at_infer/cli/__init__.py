@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from at_infer import __version__
 from at_infer.cli.completion import answer_shells
+from at_infer.cli.messages import on_command_line
 from at_infer.cli.terminal import say, set_log_format
 from at_infer.errors import AtInferError, OutputError
 from at_infer.interrupt import signals_as_ctrl_c
@@ -84,7 +85,7 @@ class _Commands(TyperGroup):
             with signals_as_ctrl_c(), notes_to(say):
                 return super().invoke(ctx)
         except AtInferError as error:
-            say(f"error: {_one_line(str(error))}")
+            say(f"error: {_one_line(on_command_line(error, ctx.invoked_subcommand))}")
             raise typer.Exit(1) from None
         except KeyboardInterrupt as interrupt:
             say(f"interrupted: {interrupt}" if interrupt.args else "interrupted")

@@ -65,7 +65,7 @@ def bench(
     if as_json and as_markdown:
         raise ConfigError("bench: --json and --markdown cannot be combined; give one")
     if not 0 < duration < float("inf"):
-        raise ConfigError(f"duration: {duration} is not a positive number of seconds")
+        raise ConfigError(f"--duration: {duration} is not a positive number of seconds")
     if plot is not None:
         check_writable(plot, overwrite=True, inputs=[*engine, check, checkpoint])
     let_threads_sleep()
@@ -128,9 +128,9 @@ def _sizes(text: str) -> list[int]:
     try:
         sizes = sorted({int(part) for part in text.split(",")})
     except ValueError:
-        raise ConfigError(f"batch: {text!r} is not a list of numbers such as 1,8,32") from None
+        raise ConfigError(f"--batch: {text!r} is not a list of numbers such as 1,8,32") from None
     if sizes[0] < 1:
-        raise ConfigError(f"batch: {sizes[0]} is too small; at least 1")
+        raise ConfigError(f"--batch: {sizes[0]} is too small; at least 1")
     return sizes
 
 
@@ -140,12 +140,12 @@ def _pytorch(checkpoint: Path | None, threads: int | None) -> "tuple[list[Contes
     from at_infer.measure.bench import Absent, Contestant, resident_mb
 
     if checkpoint is None:
-        raise ConfigError("against: the PyTorch model comes from a checkpoint; pass --checkpoint ckpt.pt")
+        raise ConfigError("--against: the PyTorch model comes from a checkpoint; pass --checkpoint ckpt.pt")
     before = resident_mb()
     try:
         import torch
     except ImportError:
-        raise MissingExtraError(f"against: PyTorch is not installed; {install_extra('train')}") from None
+        raise MissingExtraError(f"--against: PyTorch is not installed; {install_extra('train')}") from None
     check_own_packages()
     from export.reference import pytorch_scorers
     from training.checkpoint import Checkpoint

@@ -63,7 +63,7 @@ def evaluate(
       at-infer evaluate scores.parquet --labels test.parquet --ratio 0.01 --markdown
     """
     if as_json and markdown:
-        raise ConfigError("output: --json and --markdown cannot be combined; give one")
+        raise ConfigError("evaluate: --json and --markdown cannot be combined; give one")
     from at_infer.evaluation.evaluate import evaluate as run
     from at_infer.evaluation.table import as_text
     from at_infer.tables.labels import read_labelled

@@ -38,6 +38,6 @@ def incident_options(
 
     options = IncidentOptions(min_rows=min_rows, merge_rows=merge_rows, cool_down_rows=cool_down_rows)
     if options.given and not wanted:
-        name = next(iter(options.given)).replace("_", " ")
+        name = next(iter(options.given))
         raise ConfigError(f"{name}: is a rule for incidents, which are off; {way}")
     return options if wanted else None

@@ -69,7 +69,7 @@ def report(
     if is_checkpoint(source):
         for name, value in (("data", data), ("labels", labels), ("engine", engine), ("threshold", threshold)):
             if value is not None:
-                raise ConfigError(f"{name}: --{name} is for scores, and {source} is a checkpoint; leave it out")
+                raise ConfigError(f"--{name}: is for scores, and {source} is a checkpoint; leave it out")
         _report_training(Path(source), output, png, overwrite=overwrite)
         return
     from at_infer.report.scores import survey_scores

@@ -115,9 +115,9 @@ def score(
     """
     set_log_format(log_format)
     if ray is None and (workers is not None or split_rows is not None):
-        raise ConfigError("workers: --workers and --split-rows need --ray; add it, or leave them out")
+        raise ConfigError("score: --workers and --split-rows need --ray; add it, or leave them out")
     if ray is not None and resume:
-        raise ConfigError("resume: a run with --ray always continues from its output folder; leave --resume out")
+        raise ConfigError("--resume: a run with --ray always continues from its output folder; leave it out")
     from at_infer.scoring.options import EngineOptions, InputOptions, ScoreOptions
     from at_infer.scoring.score_file import score_file
 

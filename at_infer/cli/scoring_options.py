@@ -100,7 +100,7 @@ def number_of_steps(text: str | None) -> int | None:
     try:
         return 0 if text == "none" else int(text)
     except ValueError:
-        raise ConfigError(f"max gap: {text!r} is neither a whole number nor none") from None
+        raise ConfigError(f"--max-gap: {text!r} is neither a whole number nor none") from None
 
 
 def number_or_auto(text: str | None) -> float | Literal["auto"] | None:
@@ -110,4 +110,4 @@ def number_or_auto(text: str | None) -> float | Literal["auto"] | None:
     try:
         return float(text)
     except ValueError:
-        raise ConfigError(f"threshold: {text!r} is neither a number nor auto") from None
+        raise ConfigError(f"--threshold: {text!r} is neither a number nor auto") from None

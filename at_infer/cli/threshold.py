@@ -74,7 +74,7 @@ def threshold(
     from at_infer.thresholds.recorded import WHAT, read_model_metadata
 
     if output is not None and method is None:
-        raise ConfigError("threshold: --output needs --method; choose one")
+        raise ConfigError("--output: needs --method; choose one")
     rules = incident_options(
         min_rows,
         merge_rows,

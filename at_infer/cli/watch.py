@@ -139,9 +139,9 @@ def watch(
     """
     set_log_format(log_format)
     if from_end and follow is None:
-        raise ConfigError("from end: needs --follow; stdin is always read from its start")
+        raise ConfigError("--from-end: needs --follow; stdin is always read from its start")
     if not state_interval >= 0:
-        raise ConfigError(f"state interval: {state_interval:g} s is negative or not a number; give 0 or more")
+        raise ConfigError(f"--state-interval: {state_interval:g} s is negative or not a number; give 0 or more")
     told = only == "incidents" or on_incident is not None or webhook is not None
     with _Stop() as stop, ExitStack() as stack:
         from at_infer.incidents.defaults import rules_of_scorer

@@ -36,7 +36,7 @@ def load_ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise MissingExtraError(f"ray: is not installed; {install_extra('ray')}") from None
+        raise MissingExtraError(f"ray: Ray is not installed; {install_extra('ray')}") from None
     return ray
 
 
@@ -105,7 +105,7 @@ def _own_cluster(ray: Any, cpus: int) -> Iterator[None]:
             )
         except Exception as error:  # on a busy machine its processes do not start in the time that Ray gives them
             raise ClusterError(
-                f"ray local: no cluster could be started on this machine ({first_line(error)}); try again"
+                f"ray='local': no cluster could be started on this machine ({first_line(error)}); try again"
             ) from None
         yield
     finally:
@@ -127,12 +127,12 @@ def _find_running(ray: Any) -> bool:
     answer = _ask(host, int(port), GCS)
     if answer != "yes":
         what = "requires a token" if answer == "token" else "does not answer"
-        raise ClusterError(f"ray auto: the cluster at {address} {what}; {advice}")
+        raise ClusterError(f"ray='auto': the cluster at {address} {what}; {advice}")
     try:
         _in_time(lambda: ray.init(address="auto", log_to_driver=False, logging_level=logging.CRITICAL))
     except Exception as error:  # Ray raises ConnectionError, RuntimeError, its own and others
         reason = first_line(error) if str(error) else "no answer"
-        raise ClusterError(f"ray auto: the cluster at {address} refuses this program ({reason}); {advice}") from None
+        raise ClusterError(f"ray='auto': the cluster at {address} refuses this program ({reason}); {advice}") from None
     return True
 
 

@@ -55,10 +55,10 @@ def score_on_workers(
     What an earlier run has finished in this folder stays as it is.
     """
     if split_rows is not None and split_rows < 1:
-        raise ConfigError(f"split rows: {split_rows} is too small; at least 1")
+        raise ConfigError(f"split_rows: {split_rows} is too small; at least 1")
     if input_options is not None and input_options.on_bad_time == "drop":
         raise ConfigError(
-            "on bad time: on a cluster rows keep their numbers and none can be dropped; sort the rows by time, or pass "
+            "on_bad_time: on a cluster rows keep their numbers and none can be dropped; sort the rows by time, or pass "
             "on_bad_time='ignore'"
         )
     path = Path(engine).resolve()

@@ -45,13 +45,13 @@ class IncidentRules(Config):
         )
 
     def __post_init__(self) -> None:
-        check_finite("open at", self.open_at)
-        check_finite("close at", self.close_at)
+        check_finite("open_at", self.open_at)
+        check_finite("close_at", self.close_at)
         if self.close_at > self.open_at:
-            raise ConfigError(f"close at: {self.close_at:g} is above the threshold {self.open_at:g}; give a lower one")
+            raise ConfigError(f"close_at: {self.close_at:g} is above the threshold {self.open_at:g}; give a lower one")
         for name in ("min_rows", "outage_rows"):
             self._at_least(name, 1)
         for name in ("merge_rows", "cool_down_rows", "look_ahead_rows"):
             self._at_least(name, 0)
         if not self.worse_factor > 1:
-            raise ConfigError(f"worse factor: {self.worse_factor:g} is too small; it must be above 1")
+            raise ConfigError(f"worse_factor: {self.worse_factor:g} is too small; it must be above 1")

@@ -52,7 +52,7 @@ class StreamScorer:
         on_grid: bool = False,
     ) -> None:
         options = options or ScoreOptions()
-        for name, value in (("every", every), ("max series", max_series)):
+        for name, value in (("every", every), ("max_series", max_series)):
             if value < 1:
                 raise ConfigError(f"{name}: {value} is too small; at least 1")
         late = options.delay if delay is None else delay

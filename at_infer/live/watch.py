@@ -71,7 +71,7 @@ class Watch:
             if name in added:
                 raise ConfigError(f"column {name!r}: is the time or series column and a field of the output; rename it")
         if not 0 <= max_delay_s < float("inf"):
-            raise ConfigError(f"max delay: {1000 * max_delay_s:g} ms is not a duration; give 0 or more")
+            raise ConfigError(f"max_delay_s: {1000 * max_delay_s:g} ms is not a duration; give 0 or more")
         self.lines, self.reader, self.stream, self.out, self.say = lines, reader, stream, out, say
         self.max_delay_s, self.expected_share, self.state, self.state_interval_s = (
             max_delay_s,

@@ -33,9 +33,9 @@ class Command:
         try:
             self.words = shlex.split(text)
         except ValueError as error:
-            raise ConfigError(f"on incident: {text!r} is not a command ({error})") from None
+            raise ConfigError(f"on_incident: {text!r} is not a command ({error})") from None
         if not self.words or shutil.which(self.words[0]) is None:
-            raise ConfigError(f"on incident: {text!r} is not a command that can be run here; give its full path")
+            raise ConfigError(f"on_incident: {text!r} is not a command that can be run here; give its full path")
         self.timeout_s, self.name = timeout_s, f"command {self.words[0]}"
         self._running: subprocess.Popen[bytes] | None = None
 

@@ -37,7 +37,7 @@ class DriftOptions(Config):
         if not 1 < self.limit < float("inf"):
             raise ConfigError(f"limit: {self.limit:g} is not a number above 1; 3 is the default")
         if self.block_rows is not None and self.block_rows < 10:
-            raise ConfigError(f"block rows: {self.block_rows} is too small; at least 10")
+            raise ConfigError(f"block_rows: {self.block_rows} is too small; at least 10")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ def check_quantiles(levels: Sequence[float], quantiles: Iterable[Sequence[float]
     """Levels rise from 0 to 1, and quantiles do not fall."""
     rising = all(map(lt, levels, islice(levels, 1, None)))
     if not levels or not rising or levels[0] < 0 or levels[-1] > 1:
-        raise ConfigError("quantile levels: do not increase between 0 and 1")
+        raise ConfigError("quantile_levels: do not increase between 0 and 1")
     for values in quantiles:
         if len(values) != len(levels):
             raise ConfigError(f"quantiles: there are {len(values)} at {len(levels)} levels")

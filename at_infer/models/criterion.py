@@ -112,7 +112,7 @@ def live_rows(windows: Floats, reconstruction: Floats, mean: Floats, scale: Floa
 def view_statistics(metadata: Metadata) -> ViewStatistics:
     """Of mode `fusion`."""
     if metadata.normal is None or metadata.normal.views is None:
-        raise ConfigError(f"score mode: fusion {NO_STATISTICS}")
+        raise ConfigError(f"mode: fusion {NO_STATISTICS}")
     return metadata.normal.views
 
 
@@ -143,7 +143,7 @@ def local_mean(x: Floats) -> Floats:
 def error_weights(normal: Normal | None, kind: ErrorKind) -> Floats:
     """One over the mean validation error of each feature (F,), which is floored."""
     if normal is None:
-        raise ConfigError(f"normalise errors: {NO_STATISTICS}")
+        raise ConfigError(f"normalise_errors: {NO_STATISTICS}")
     usual = np.asarray(normal.centred_error if kind.centred else normal.error, np.float64)
     weights: Floats = (1 / (usual + ERROR_FLOOR)).astype(np.float32)
     return weights
@@ -190,14 +190,14 @@ def anomaly_score(
             return error
         case "calibrated":
             if usual_discrepancy is None:
-                raise ConfigError(f"score mode: {score.mode} {NO_STATISTICS}")
+                raise ConfigError(f"mode: {score.mode} {NO_STATISTICS}")
             return calibrated_weight(discrepancy, *usual_discrepancy) * error
         case "discrepancy":
             return softmax(-discrepancy)
         case "addition":
             return softmax(-discrepancy) + error
         case "fusion":
-            raise ConfigError("score mode: fusion is made of rows, not of error and discrepancy")
+            raise ConfigError("mode: fusion is made of rows, not of error and discrepancy")
 
 
 def calibrated_weight(discrepancy: Floats, mean: float, std: float) -> Floats:

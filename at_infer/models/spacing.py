@@ -27,7 +27,7 @@ _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 def check_max_gap(max_gap: int | None) -> None:
     """Check an option; None: the default, 0: gaps are ignored."""
     if max_gap is not None and max_gap < 0:
-        raise ConfigError(f"max gap: {max_gap} is too small; give 1 or more, or 0 for none")
+        raise ConfigError(f"max_gap: {max_gap} is too small; give 1 or more, or 0 for none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +88,10 @@ def choose_grid(interval: str | None, resample: Resample | None, recorded: Grid 
 def grid_max_gap(asked: int | None, recorded: int = MAX_GAP) -> int:
     """Steps of a grid that a series may pause; it must be able to, or one wrong time would fill the disk."""
     if asked == 0:
-        raise ConfigError("max gap: rows on a grid need a limit, as empty steps become rows; give 1 or more")
+        raise ConfigError("max_gap: rows on a grid need a limit, as empty steps become rows; give 1 or more")
     steps = asked or recorded or MAX_GAP
     if steps > MOST_GAP_ON_GRID:
-        raise ConfigError(f"max gap: {steps} is too large for rows on a grid; at most {MOST_GAP_ON_GRID}")
+        raise ConfigError(f"max_gap: {steps} is too large for rows on a grid; at most {MOST_GAP_ON_GRID}")
     return steps
 
 

@@ -19,11 +19,11 @@ def asked_score(known: Metadata, options: ScoreOptions) -> ScoreConfig:
     rule = head_rule(config.mode, known.discrepancy)
     if rule != known.discrepancy.head_rule:
         raise ConfigError(
-            f"score mode: {config.mode} compares associations by the {rule} rule, the engine by the "
+            f"mode: {config.mode} compares associations by the {rule} rule, the engine by the "
             f"{known.discrepancy.head_rule} one; run at-infer export --score-mode {config.mode}"
         )
     if known.normal is None and (config.mode == "calibrated" or config.error_kind.normalised):
-        raise ConfigError(f"score mode: {config.mode} {NO_STATISTICS}")
+        raise ConfigError(f"mode: {config.mode} {NO_STATISTICS}")
     if config.mode == "fusion":
         view_statistics(known)
     return config
@@ -40,12 +40,12 @@ def check_outputs(engine: Engine, known: Metadata, config: ScoreConfig, options:
     changed = replace(config, smooth=known.score.smooth) != known.score
     if options.on_missing_feature == "mask" and not ("reconstruction" in has and has_discrepancy):
         raise ConfigError(
-            f"on missing feature: {engine.path} has only {', '.join(engine.outputs)}, which does not "
+            f"on_missing_feature: {engine.path} has only {', '.join(engine.outputs)}, which does not "
             f"tell features apart; export it with all outputs"
         )
     if not (has_error and has_discrepancy) and (changed or "score" not in has):
         raise ConfigError(
-            f"score mode: {engine.path} has only {', '.join(engine.outputs)}, too little for mode "
+            f"mode: {engine.path} has only {', '.join(engine.outputs)}, too little for mode "
             f"{config.mode}; use the associations graph, or run at-infer export --score-mode "
             f"{config.mode}"
         )

@@ -78,7 +78,7 @@ class ScoreOptions(Config):
         if self.interval is not None:
             choose_grid(self.interval, self.resample, None)
         if self.align == "last" and self.short_series == "pad":
-            raise ConfigError("short series: align='last' has no score before a full window; use skip instead of pad")
+            raise ConfigError("short_series: align='last' has no score before a full window; use skip instead of pad")
         if self.delay is not None and self.align != "last":
             raise ConfigError("delay: a delay needs rows that are scored one by one; use align='last'")
         if self.delay is not None and self.delay < 0:
@@ -168,4 +168,4 @@ class EngineOptions(Config):
         self._choice("provider", Provider)
         check_threads(self.threads)
         if self.batch_size is not None and self.batch_size < 1:
-            raise ConfigError(f"batch size: {self.batch_size} is too small; at least 1")
+            raise ConfigError(f"batch_size: {self.batch_size} is too small; at least 1")

@@ -103,7 +103,7 @@ class Scorer:
             self.grid = choose_grid(self.options.interval, self.options.resample, self.metadata.grid)
             if self.spacing is None and self.options.max_gap:
                 raise ConfigError(
-                    f"max gap: {self.engine.path} has no median time step; leave it out, or train with a time column"
+                    f"max_gap: {self.engine.path} has no median time step; leave it out, or train with a time column"
                 )
         except BaseException:
             self.close()

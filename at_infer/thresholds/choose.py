@@ -86,13 +86,13 @@ def _for_incidents(
     """By the usual rate of false incidents; the recorded one if the model cannot tell that, and a note says so."""
     try:
         if not is_counted:
-            raise ConfigError(f"false alarms: {source} has no incident counts for rows scored in this way")
+            raise ConfigError(f"false_alarms: {source} has no incident counts for rows scored in this way")
         chosen = _for_scoring(metadata, config, source, _Wish(false_alarms=USUAL_RATE), way)
         *notes, found = chosen.notes
         note = f"incidents: {found}; pass false_alarms=..., ratio=... or threshold=... for another"
     except ConfigError as error:
         chosen = _for_scoring(metadata, config, source, _Wish(), way)
-        notes, why = [*chosen.notes], str(error).removeprefix("false alarms: ")
+        notes, why = [*chosen.notes], str(error).removeprefix("false_alarms: ")
         note = f"incidents: the recorded threshold {chosen.value:.4g} is used instead of {USUAL_RATE}: {why}"
     return replace(chosen, notes=(*notes, note))
 
@@ -116,7 +116,7 @@ def _for_scoring(metadata: Metadata, config: ScoreConfig, source: str, wish: _Wi
     if false_alarms is not None:
         if config.mode != recorded.mode:
             raise ConfigError(
-                f"false alarms: {source} has incident counts of mode {recorded.mode} only; leave score mode out, or "
+                f"false_alarms: {source} has incident counts of mode {recorded.mode} only; leave score mode out, or "
                 f"give a number as threshold"
             )
         rate = parse_rate(false_alarms)

@@ -34,7 +34,7 @@ def choose_for_evaluation(
     if protocol == "published-leaking":
         return _leaking(scores, ratio, delta, train_scores)
     if train_scores is not None:
-        raise ConfigError("train scores: only protocol published-leaking uses them")
+        raise ConfigError("train_scores: only protocol published-leaking uses them")
     recorded = _recorded(properties, source, validation, engine)
     known = recorded.scores
     if ratio is not None:

@@ -63,7 +63,7 @@ def check_threshold(threshold: object, ratio: float | None, false_alarms: str | 
     """Of options for scoring: a finite number, `auto`, or a ratio or a rate of false incidents instead."""
     if false_alarms is not None:
         if threshold is not None or ratio is not None:
-            raise ConfigError("threshold: false alarms, ratio and threshold cannot be combined; give one")
+            raise ConfigError("threshold: `false_alarms`, `ratio` and `threshold` cannot be combined; give one")
         parse_rate(false_alarms)
     if threshold is not None and threshold != "auto":
         if not isinstance(threshold, float | int):
@@ -76,7 +76,7 @@ def check_lone_ratio(ratio: float | None, other: object, name: str) -> None:
     """A ratio in (0, 1), and nothing else beside it."""
     if ratio is not None:
         if other is not None:
-            raise ConfigError(f"threshold: {name} and ratio cannot be combined; give one")
+            raise ConfigError(f"threshold: `{name}` and `ratio` cannot be combined; give one")
         check_ratio(ratio)
 
 

@@ -33,7 +33,7 @@ class Rate:
         assert self.days is not None
         if rows_per_day is None:
             raise ConfigError(
-                f"false alarms: {self.text} needs the time between rows, which the model does not know; give a rate "
+                f"false_alarms: {self.text} needs the time between rows, which the model does not know; give a rate "
                 f"per rows, such as '1/10000 rows', or use at-infer threshold --rows-per-day"
             )
         return self.count / self.days / rows_per_day
@@ -44,7 +44,7 @@ def parse_rate(text: str) -> Rate:
     match = FORM.fullmatch(text.lower())
     count = float(match[1]) if match else 0.0
     if match is None or match[3] not in (*DAYS, "row") or not count > 0 or match[2] == "0":
-        raise ConfigError(f"false alarms: {text!r} is not a rate; write 1/day, 2/week, 1/month or 1/10000 rows")
+        raise ConfigError(f"false_alarms: {text!r} is not a rate; write 1/day, 2/week, 1/month or 1/10000 rows")
     units = float(match[2] or 1)
     of_rows = match[3] == "row"
     return Rate(text.strip(), count, None if of_rows else units * DAYS[match[3]], units if of_rows else None)
@@ -89,7 +89,7 @@ class IncidentRates:
             return RateThreshold(float(self.levels[at]), f"{self.counts[at]:g} incidents in {covered}")
         if self.tail is None:
             raise ConfigError(
-                f"false alarms: {covered} have too few incidents to estimate a rate of {rate.text}; ask for a higher "
+                f"false_alarms: {covered} have too few incidents to estimate a rate of {rate.text}; ask for a higher "
                 f"rate, or validate on more rows"
             )
         slope, offset = self.tail
@@ -109,7 +109,7 @@ def rates_of(record: ValidationRecord, source: str) -> IncidentRates:
     """Incident counts of the model's validation part."""
     if record.incidents is None:
         raise ConfigError(
-            f"false alarms: {source} has no incident counts of its validation part; train again, or give scores of "
+            f"false_alarms: {source} has no incident counts of its validation part; train again, or give scores of "
             f"normal rows to at-infer threshold --method incidents --scores ..."
         )
     return IncidentRates(record.incidents)

@@ -41,7 +41,7 @@ class MethodOptions:
         check_ratio(self.ratio)
         if self.delta is not None:
             check_finite("delta", self.delta)
-        check_positive("false alarms per day", self.false_alarms_per_day)
+        check_positive("false_alarms_per_day", self.false_alarms_per_day)
         parse_rate(self.false_alarms)
 
 
@@ -197,12 +197,12 @@ def _by_rate(known: ValidationScores, rates: IncidentRates | None, options: Meth
     try:
         if rates is None:
             raise ConfigError(
-                "false alarms: no incidents were counted on the validation part; train again, or give scores of normal "
+                "false_alarms: no incidents were counted on the validation part; train again, or give scores of normal "
                 "rows"
             )
         found = rates.threshold(parse_rate(options.false_alarms), options.rows_per_day)
     except ConfigError as error:
-        note = str(error).removeprefix("false alarms: ")
+        note = str(error).removeprefix("false_alarms: ")
         return Choice(method="incidents", what=what, threshold=None, note=note)
     return _flagged(known, "incidents", f"{what}; {found.note}", found.value, options.rows_per_day)
 

@@ -127,7 +127,7 @@ def test_a_temperature_that_does_nothing_is_refused(models: Path, tmp_path: Path
     words = ["score", tmp_path / "data.parquet", "--engine", models / "model.onnx", "-o", tmp_path / "out"]
     answer = run_cli(*words, "--temperature", 3, "--threshold", 1)
     assert answer.code == 1
-    assert "temperature: mode fusion does not use it" in answer.err
+    assert "--temperature: mode fusion does not use it" in answer.err
 
 
 def test_generated_files_are_all_there_or_none(

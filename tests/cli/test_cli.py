@@ -21,8 +21,9 @@ import torch
 import typer
 
 from at_infer.cli import app
-from at_infer.cli.messages import in_options
+from at_infer.cli.messages import in_options, on_command_line
 from at_infer.config import PRESETS, ScoreConfig
+from at_infer.errors import AtInferError, ConfigError, DataError, ExportError
 from at_infer.models.kinds import file_sha256
 from tests.conftest import Answer, WriteParquet
 from tests.once import Once
@@ -552,16 +553,16 @@ def test_outputs_that_cannot_be_written_are_refused_before_anything_is_read(
 
 
 BAD_OPTIONS: dict[str, list[str]] = {
-    "window": ["--window", "1"],
-    "heads": ["--heads", "3"],
-    "ratio": ["--ratio", "1"],
-    "threads": ["--threads", "0"],
-    "device": ["--device", "tpu"],
-    "layer": ["--layer", "5"],
-    "seed": ["--seed", "-1"],
-    "validation": ["--validation", "2"],
-    "learning_rate": ["--learning-rate", "nan"],
-    "temperature": ["--temperature", "0"],
+    "--window": ["--window", "1"],
+    "--heads": ["--heads", "3"],
+    "--ratio": ["--ratio", "1"],
+    "--threads": ["--threads", "0"],
+    "--device": ["--device", "tpu"],
+    "--layer": ["--layer", "5"],
+    "--seed": ["--seed", "-1"],
+    "--validation": ["--validation", "2"],
+    "--learning-rate": ["--learning-rate", "nan"],
+    "--temperature": ["--temperature", "0"],
     "training": ["--width", "1048576"],
 }
 
@@ -656,10 +657,32 @@ def test_an_error_of_a_real_process_is_one_line_and_exit_code_1(tmp_path: Path, 
         ("a.parquet: name the features with columns=... or exclude=...", "with --columns or --exclude"),
         ("a.onnx: needs batch_size=8, or another file", "needs --batch-size 8, or another file"),
         ("stride: leave `stride` out", "leave --stride out"),
-        ("score mode: pass mode='centred'", "pass --score-mode centred"),
+        ("mode: pass mode='centred'", "pass --score-mode centred"),
         ("the word `unknown` stays", "the word `unknown` stays"),
         ("year=2024/a.parquet: has no rows", "year=2024/a.parquet: has no rows"),
     ],
 )
 def test_parameters_in_errors_are_printed_as_options(message: str, printed: str) -> None:
     assert in_options(message).endswith(printed)
+
+
+@pytest.mark.parametrize(
+    ("command", "error", "printed"),
+    [
+        ("score", ConfigError("split_rows: 0 is too small"), "--split-rows: 0 is too small"),
+        ("train", ConfigError("lambda_: -1 is negative"), "--lambda: -1 is negative"),
+        ("score", ConfigError("mode: fusion is odd: leave it out"), "--score-mode: fusion is odd: leave it out"),
+        ("bench", ConfigError("mode: fusion is odd"), "mode: fusion is odd"),
+        ("score", ConfigError("rows: 0 is too small"), "rows: 0 is too small"),
+        ("generate", ConfigError("rows: 0 is too small"), "--rows: 0 is too small"),
+        ("generate", ConfigError("families: 'spike' is not known"), "--family: 'spike' is not known"),
+        ("export", ExportError("outputs: x is unknown"), "--outputs: x is unknown"),
+        ("report", DataError("data: no such file"), "data: no such file"),
+        ("score", ConfigError("a.onnx: has no threshold: give one"), "a.onnx: has no threshold: give one"),
+        (None, ConfigError("threshold: is odd"), "threshold: is odd"),
+    ],
+)
+def test_an_error_that_begins_with_a_parameter_of_the_command_begins_with_its_option(
+    command: str | None, error: AtInferError, printed: str
+) -> None:
+    assert on_command_line(error, command) == printed

@@ -225,7 +225,7 @@ def test_scores_of_last_rows_give_a_model_that_has_none_its_live_threshold(
 def test_rules_for_incidents_count_in_scores_and_go_into_the_copy(threshold: Any, tmp_path: Path) -> None:
     path, copy = tmp_path / "scores.parquet", tmp_path / "copy.onnx"
     pl.DataFrame({"score": SCORES}).write_parquet(path)
-    assert "min rows: is a rule for incidents, which are off; the model has counted" in threshold("--min-rows", 3)
+    assert "--min-rows: is a rule for incidents, which are off; the model has counted" in threshold("--min-rows", 3)
     threshold("--scores", path, "--min-rows", 3, "--method", "incidents", "--false-alarms", "1/1000 rows", "-o", copy)
     with open_engine(copy) as engine:
         written = engine.metadata
@@ -278,7 +278,7 @@ def test_a_copy_without_the_onnx_package_names_the_extra(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("-o", "copy.onnx"), "--output needs --method"),
+        (("-o", "copy.onnx"), "--output: needs --method"),
         (("--method", "fixed"), "needs a delta"),
         (("--method", "gap"), "do not form two clusters"),
         (("--method", "spot"), "needs the rows per day, or the interval between rows"),

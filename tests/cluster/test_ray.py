@@ -266,17 +266,17 @@ def test_without_ray_the_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     message = one_line(run_cli("score", source, "--engine", models / "model.onnx", "-o", out, "--ray", "auto"))
-    assert message == f"ray: is not installed; {install_extra('ray')}"
+    assert message == f"--ray: Ray is not installed; {install_extra('ray')}"
     assert not out.exists()
 
 
 def test_options_that_make_no_sense_are_refused(run_cli: Cli, models: Path, source: Path, out: Path) -> None:
     command = ["score", source, "--engine", models / "model.onnx", "-o", out]
     for words, expected in (
-        (["--workers", "2"], "workers: --workers and --split-rows need --ray; add it, or leave them out"),
-        (["--ray", "auto", "--workers", "0"], "workers: 0 is too small; at least 1"),
-        (["--ray", "auto", "--split-rows", "0"], "split rows: 0 is too small; at least 1"),
-        (["--ray", "auto", "--threads", "0"], "threads: 0 is too small; at least 1"),
+        (["--workers", "2"], "score: --workers and --split-rows need --ray; add it, or leave them out"),
+        (["--ray", "auto", "--workers", "0"], "--workers: 0 is too small; at least 1"),
+        (["--ray", "auto", "--split-rows", "0"], "--split-rows: 0 is too small; at least 1"),
+        (["--ray", "auto", "--threads", "0"], "--threads: 0 is too small; at least 1"),
     ):
         assert one_line(run_cli(*command, *words)) == expected
     assert not out.exists()
@@ -365,13 +365,13 @@ def test_a_program_that_is_connected_stays_where_it_is(
     run_cli: Cli, cluster: Any, models: Path, source: Path, out: Path
 ) -> None:
     message = one_line(run_cli("score", source, "--engine", models / "model.onnx", "-o", out, "--ray", "ray://other"))
-    assert message == "ray: this program is connected to a cluster already, not to ray://other; pass auto"
+    assert message == "--ray: this program is connected to a cluster already, not to ray://other; pass auto"
 
 
 @pytest.mark.parametrize("address", ["ray://", "ray://host:port", "http://host:1", "somewhere"])
 def test_an_address_that_is_none_is_refused(models: Path, source: Path, out: Path, address: str, run_cli: Cli) -> None:
     message = one_line(run_cli("score", source, "--engine", models / "model.onnx", "-o", out, "--ray", address))
-    assert message.startswith("ray: ")
+    assert message.startswith("--ray: ")
     assert "ray://host:port" in message
 
 
@@ -532,4 +532,4 @@ def test_a_cluster_that_wants_a_token_says_so(
     assert "the cluster requires a token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN" in answer.err
     answer = run_at_infer(warm, *command, "auto", RAY_TMPDIR=head["RAY_TMPDIR"])
     assert answer.err == f"error: {one_line(answer)}\n"
-    assert re.search(r"ray auto: the cluster at .* requires a token; .*or pass --ray local", answer.err)
+    assert re.search(r"--ray auto: the cluster at .* requires a token; .*or pass --ray local", answer.err)

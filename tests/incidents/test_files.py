@@ -180,9 +180,9 @@ def test_rules_are_options_and_are_recorded(run_cli: Cli, models: Path, tmp_path
     assert (rules["min_rows"], rules["merge_rows"], rules["cool_down_rows"]) == (500, 7, 60)
     assert incidents_of(tmp_path / "s.parquet") == []  # a report goes by them too
     assert run_cli(*words, "--min-rows", 5).err == (
-        "error: min rows: is a rule for incidents, which are off; add --incidents FILE\n"
+        "error: --min-rows: is a rule for incidents, which are off; add --incidents FILE\n"
     )
-    assert "min_rows: 0 is too small" in run_cli(*words, "--incidents", path, "--min-rows", 0).err
+    assert "--min-rows: 0 is too small" in run_cli(*words, "--incidents", path, "--min-rows", 0).err
 
 
 def test_a_place_that_cannot_be_is_refused_before_the_work(tmp_path: Path) -> None:

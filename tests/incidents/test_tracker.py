@@ -94,7 +94,7 @@ def test_causes_are_shares_of_all_rows_of_an_incident() -> None:
 
 
 def test_rules_that_cannot_be_are_refused() -> None:
-    with pytest.raises(ConfigError, match="close at: 3 is above the threshold 2"):
+    with pytest.raises(ConfigError, match="close_at: 3 is above the threshold 2"):
         IncidentRules(open_at=2, close_at=3)
     with pytest.raises(ConfigError, match="min_rows: 0 is too small"):
         replace(RULES, min_rows=0)

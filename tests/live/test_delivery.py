@@ -281,7 +281,7 @@ def test_what_a_command_prints_does_not_go_between_the_rows(tmp_path, capfd):
 
 @pytest.mark.parametrize("text", ["", "no-such-command-here", "echo 'half"])
 def test_what_is_no_command_is_refused_at_the_start(text):
-    with pytest.raises(ConfigError, match=r"^on incident: .* is not a command"):
+    with pytest.raises(ConfigError, match=r"^on_incident: .* is not a command"):
         Command(text)
 
 

@@ -154,7 +154,7 @@ def test_rules_are_options_and_a_start_with_others_says_so(models, whole, tmp_pa
     long = watched(models / "model.onnx", json_lines(TABLE), *words[:-2], "--min-rows", 5000)
     assert (parsed(long.out), long.code) == ([], 0)
     refused = watched(models / "model.onnx", "", "--min-rows", 5)
-    assert refused.err.startswith("error: min rows: is a rule for incidents, which are off; add --only incidents")
+    assert refused.err.startswith("error: --min-rows: is a rule for incidents, which are off; add --only incidents")
 
 
 @pytest.mark.slow
@@ -226,9 +226,12 @@ def test_a_dead_receiver_is_said_at_once_and_again_at_the_end(models, whole):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--webhook", "example.com/secret"], "webhook: is not a URL of a web server; give http://... or https://..."),
-        (["--on-incident", "no-such"], "on incident: 'no-such' is not a command that can be run here"),
-        (["--metrics", "9464"], "metrics: '9464' is not [HOST]:PORT; give for example --metrics :9464"),
+        (
+            ["--webhook", "example.com/secret"],
+            "--webhook: is not a URL of a web server; give http://... or https://...",
+        ),
+        (["--on-incident", "no-such"], "--on-incident: 'no-such' is not a command that can be run here"),
+        (["--metrics", "9464"], "--metrics: '9464' is not [HOST]:PORT; give for example --metrics :9464"),
     ],
 )
 def test_options_that_cannot_work_are_one_line(run_cli, models, words, message):

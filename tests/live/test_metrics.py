@@ -153,7 +153,7 @@ def test_a_port_in_use_is_one_line(run_cli, models):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         answer = run_cli("watch", "--engine", models / "model.onnx", "--metrics", f":{port}")
-    line = f"error: metrics: cannot listen on :{port} (Address already in use); give another address or port\n"
+    line = f"error: --metrics: cannot listen on :{port} (Address already in use); give another address or port\n"
     assert (answer.code, answer.out, answer.err) == (1, "", line)
 
 

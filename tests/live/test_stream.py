@@ -283,7 +283,7 @@ def test_series_and_times_must_be_as_many_as_the_rows():
     ("options", "message"),
     [
         ({"every": 0}, "every: 0 is too small"),
-        ({"max_series": 0}, "max series: 0 is too small"),
+        ({"max_series": 0}, "max_series: 0 is too small"),
         ({"options": ScoreOptions(explain="top")}, "first.column has no output reconstruction"),
         ({"options": ScoreOptions(stride=2)}, "leave `stride` out"),
         ({"options": ScoreOptions(smooth=2)}, "give a number as threshold"),

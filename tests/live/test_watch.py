@@ -207,7 +207,7 @@ def test_a_carried_column_cannot_take_the_name_of_an_answer(tmp_path, name):
 
 @pytest.mark.parametrize("delay", [-1.0, float("nan"), float("inf")])
 def test_a_delay_that_is_no_time_is_refused(tmp_path, delay):
-    with pytest.raises(ConfigError, match="max delay"):
+    with pytest.raises(ConfigError, match="max_delay_s: "):
         Run(b"", tmp_path, max_delay_s=delay)
 
 
@@ -562,21 +562,21 @@ def test_the_state_of_another_model_is_refused_with_one_line(models, table, edit
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--threads", "0"], "threads: 0 is too small; at least 1"),
+        (["--threads", "0"], "--threads: 0 is too small; at least 1"),
         (["--one-series"], "series: --one-series excludes --series-column; give one of them"),
         (["--no-time"], "time: --no-time excludes --time-column; give one of them"),
-        (["--from-end"], "from end: needs --follow; stdin is always read from its start"),
-        (["--state-interval", "-1"], "state interval: -1 s is negative or not a number; give 0 or more"),
-        (["--threshold", "high"], "threshold: 'high' is neither a number nor auto"),
-        (["--every", "0"], "every: 0 is too small; at least 1"),
-        (["--max-series", "0"], "max series: 0 is too small; at least 1"),
-        (["--max-delay-ms", "-5", "--follow", "log"], "max delay: -5 ms is not a duration; give 0 or more"),
+        (["--from-end"], "--from-end: needs --follow; stdin is always read from its start"),
+        (["--state-interval", "-1"], "--state-interval: -1 s is negative or not a number; give 0 or more"),
+        (["--threshold", "high"], "--threshold: 'high' is neither a number nor auto"),
+        (["--every", "0"], "--every: 0 is too small; at least 1"),
+        (["--max-series", "0"], "--max-series: 0 is too small; at least 1"),
+        (["--max-delay-ms", "-5", "--follow", "log"], "--max-delay-ms: -5 ms is not a duration; give 0 or more"),
         (["--follow", "absent"], "absent: no such file; it must exist at the start"),
-        (["--header", "s,t"], "header: column 'f00' is missing among 's', 't'; name every column of a line"),
+        (["--header", "s,t"], "--header: column 'f00' is missing among 's', 't'; name every column of a line"),
         (["--state", "folder"], "folder: is a folder; give a file name"),
         (
             ["--smooth", str(SMOOTH + 1)],
-            "score mode: fusion does its own smoothing and normalising; leave both out, or name a mode",
+            "--score-mode: fusion does its own smoothing and normalising; leave both out, or name a mode",
         ),
     ],
 )

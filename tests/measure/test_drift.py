@@ -130,7 +130,7 @@ def test_the_limit_is_an_option(drift: Any) -> None:
     frame = changed("f01", lambda x: x + 2 * SCALER.scale[1])
     assert ("f01", "level") not in found(drift(frame))
     assert ("f01", "level") in found(drift(frame, "--limit", 1.5))
-    assert "limit: 1 is not a number above 1" in drift(frame, "--limit", 1)
+    assert "--limit: 1 is not a number above 1" in drift(frame, "--limit", 1)
 
 
 # Time and series
@@ -210,7 +210,7 @@ def test_other_score_modes_and_older_models_do(drift: Any, edited: Edit) -> None
 def test_bad_input_is_one_line(drift: Any, tmp_path: Path) -> None:
     assert "column 'f01' is missing" in drift(rows(400).drop("f01"))
     assert "no such file" in drift(rows(400), "--scores", tmp_path / "nothing.parquet")
-    assert "block rows: 5 is too small" in drift(rows(400), "--block-rows", 5)
+    assert "--block-rows: 5 is too small" in drift(rows(400), "--block-rows", 5)
     assert "excludes" in drift(rows(400), "--one-series", "--series-per-file")
 
 

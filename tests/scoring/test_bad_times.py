@@ -63,7 +63,7 @@ def test_a_clock_that_was_set_back_far_begins_the_series_anew(score: Score, edit
 
 
 def test_a_cluster_drops_no_rows(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="on bad time: on a cluster rows keep their numbers"):
+    with pytest.raises(ConfigError, match="on_bad_time: on a cluster rows keep their numbers"):
         score_on_workers(
             "x", tmp_path, tmp_path, input_options=InputOptions(on_bad_time="drop"), open_workers=Opener(1)
         )

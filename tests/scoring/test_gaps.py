@@ -247,9 +247,9 @@ def test_numbers_tell_gaps_if_the_model_was_trained_on_numbers(score: Score, edi
 
 def test_a_model_that_knows_no_spacing_looks_for_no_gaps(score: Score, models: Path) -> None:
     assert score(timed(50, 60), time_column="ts").summary.gaps == 0
-    with pytest.raises(ConfigError, match=r"max gap: .*model.onnx has no median time step"):
+    with pytest.raises(ConfigError, match=r"max_gap: .*model.onnx has no median time step"):
         score(timed(50, 60), max_gap=5)
-    with pytest.raises(ConfigError, match="max gap: -1 is too small"):
+    with pytest.raises(ConfigError, match="max_gap: -1 is too small"):
         ScoreOptions(max_gap=-1)
 
 
@@ -324,4 +324,4 @@ def test_the_command_line_counts_gaps_and_takes_none(run_cli: Cli, model: Path, 
     assert '"gaps": 2, "short_stretches": 1' in run_cli(*words, "--json").out
     assert "gaps" not in run_cli(*words, "--max-gap", "none").out
     answer = run_cli(*words, "--max-gap", "soon")
-    assert answer.err == "error: max gap: 'soon' is neither a whole number nor none\n"
+    assert answer.err == "error: --max-gap: 'soon' is neither a whole number nor none\n"

@@ -113,7 +113,7 @@ def test_the_command_says_that_the_output_has_other_rows(edited: Edit, run_cli: 
         "grid of 2m (mean), the model was trained on rows on a grid of 1m (mean): its threshold may not" in answer.err
     )
     answer = run_cli(*words, "--overwrite", "--interval", "60")
-    assert (answer.code, answer.err) == (1, "error: interval: '60' is not a time like 30s, 5m or 1h\n")
+    assert (answer.code, answer.err) == (1, "error: --interval: '60' is not a time like 30s, 5m or 1h\n")
 
 
 def test_what_cannot_put_rows_on_a_grid_says_so(score: Score, edited: Edit, tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_what_cannot_put_rows_on_a_grid_says_so(score: Score, edited: Edit, tmp_
         score_on_workers(tmp_path, model, tmp_path / "scores", open_workers=None)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="interval: rows without a time cannot be resampled to a grid"):
         score(frame, engine=model, no_time=True)
-    with pytest.raises(ConfigError, match="max gap: rows on a grid need a limit"):
+    with pytest.raises(ConfigError, match="max_gap: rows on a grid need a limit"):
         score(frame, engine=model, max_gap=0)
     with pytest.raises(ConfigError, match="resample: "):
         score_file(tmp_path, edited(), tmp_path / "y.parquet", ScoreOptions(resample="last"))

@@ -137,7 +137,7 @@ def test_an_absent_column_is_missing_in_all_rows(score: Score, tmp_path: Path) -
 
 
 def test_an_engine_that_does_not_tell_features_apart_is_refused(score: Score, plain_edited: Edit) -> None:
-    with pytest.raises(ConfigError, match=r"on missing feature: .* has only score, which does not tell features apart"):
+    with pytest.raises(ConfigError, match=r"on_missing_feature: .* has only score, which does not tell features apart"):
         score(rows(60), engine=plain_edited(outputs=["score"]), **MASK)
 
 

@@ -159,7 +159,7 @@ def test_an_interval_is_a_number_and_a_unit() -> None:
             choose_grid(text, None, None)
     with pytest.raises(ConfigError, match="resample: "):
         choose_grid(None, "last", None)
-    with pytest.raises(ConfigError, match="max gap: rows on a grid need a limit"):
+    with pytest.raises(ConfigError, match="max_gap: rows on a grid need a limit"):
         grid_max_gap(0)
-    with pytest.raises(ConfigError, match="max gap: 1001 is too large"):
+    with pytest.raises(ConfigError, match="max_gap: 1001 is too large"):
         grid_max_gap(1001)

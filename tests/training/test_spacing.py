@@ -89,7 +89,7 @@ def test_too_few_rows_between_gaps_are_told_with_the_way_out(write_parquet: Writ
     seconds = np.arange(400.0) + 100 * (np.arange(400) // 50)
     with pytest.raises(DataError, match=r"longest training part between gaps in time has 50 rows.*larger `max_gap`"):
         loaded(write_parquet("x.parquet", rows(seconds)), window=60)
-    with pytest.raises(ConfigError, match="max gap: -2 is too small"):
+    with pytest.raises(ConfigError, match="max_gap: -2 is too small"):
         loaded(write_parquet("x.parquet", rows(seconds)), max_gap=-2)
 
 
@@ -124,5 +124,5 @@ def test_training_rows_are_put_on_a_grid_which_is_kept(write_parquet: WriteParqu
         loaded(path, grid=Grid(interval_s=0.5))
     with pytest.raises(ConfigError, match="interval: rows without a time"):
         DataConfig(source=str(path), grid=grid)
-    with pytest.raises(ConfigError, match="max gap: rows on a grid need a limit"):
+    with pytest.raises(ConfigError, match="max_gap: rows on a grid need a limit"):
         loaded(path, grid=grid, max_gap=0)
