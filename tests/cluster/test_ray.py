@@ -274,6 +274,10 @@ def test_options_that_make_no_sense_are_refused(run_cli: Cli, models: Path, sour
     command = ["score", source, "--engine", models / "model.onnx", "-o", out]
     for words, expected in (
         (["--workers", "2"], "score: --workers and --split-rows need --ray; add it, or leave them out"),
+        (
+            ["--ray", "auto", "--resume"],
+            "--resume: a run with --ray always continues from its output folder; leave it out",
+        ),
         (["--ray", "auto", "--workers", "0"], "--workers: 0 is too small; at least 1"),
         (["--ray", "auto", "--split-rows", "0"], "--split-rows: 0 is too small; at least 1"),
         (["--ray", "auto", "--threads", "0"], "--threads: 0 is too small; at least 1"),
