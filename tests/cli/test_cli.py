@@ -120,7 +120,7 @@ def test_training_ends_with_a_checkpoint_and_says_what_was_learnt(run_cli: Cli, 
 
 
 @pytest.mark.slow
-def test_an_unnamed_score_is_centred_normalised_and_smoothed(run_cli: Cli, train_file: Path, out: Path) -> None:
+def test_an_unnamed_score_is_of_mode_fusion(run_cli: Cli, train_file: Path, out: Path) -> None:
     def recorded(*words: object) -> ScoreConfig:
         assert run_cli("train", train_file, "-o", out / "ckpt.pt", *SHORT, *words, "--overwrite").code == 0
         return Checkpoint.load(out / "ckpt.pt").score
