@@ -27,6 +27,10 @@ Provider = Literal["cpu", "cuda", "tensorrt", "rtx"]
 SCORE_MODES: tuple[ScoreMode, ...] = get_args(ScoreMode)
 WINDOW_MODES: tuple[ScoreMode, ...] = tuple(mode for mode in SCORE_MODES if mode != "fusion")
 """Modes that are functions of a window; `fusion` also looks at rows around it."""
+DEFAULT_RATIO = 0.01
+"""Fraction of the validation rows above the threshold of training (the paper's r)."""
+DEFAULT_RATE = "1/day"
+"""Rate of false incidents, where incidents are made and no other threshold is requested."""
 MOST_WINDOW, MOST_FEATURES, MOST_LAYERS = 1 << 16, 1 << 16, 1 << 8
 """More takes more memory or time than machines have; a file that asks for it is damaged or hostile."""
 

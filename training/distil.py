@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from at_infer.config import PRESETS, Fill, ModelConfig, ScoreConfig, ScoreMode, TrainConfig, head_rule
+from at_infer.config import DEFAULT_RATIO, PRESETS, Fill, ModelConfig, ScoreConfig, ScoreMode, TrainConfig, head_rule
 from at_infer.errors import CheckpointError, ConfigError
 from at_infer.models.statistics import check_ratio
 from at_infer.tables.files import InputFile
@@ -32,7 +32,6 @@ MOST_WINDOWS, MOST_CELLS = 1_024, 1 << 24
 """That the teacher is asked about; as many again are disturbed."""
 MOST_EVALUATED = 128
 """Windows of the validation part, and as many again."""
-DEFAULT_RATIO = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from at_infer.config import Fill, ModelConfig, ScoreConfig, Strategy, TrainConfig
+from at_infer.config import DEFAULT_RATIO, Fill, ModelConfig, ScoreConfig, Strategy, TrainConfig
 from at_infer.errors import DataError
 from at_infer.interrupt import Interrupt
 from training.checkpoint import Checkpoint
@@ -57,7 +57,7 @@ def fit(
     train_config: TrainConfig,
     score_config: ScoreConfig,
     *,
-    ratio: float = 0.01,
+    ratio: float = DEFAULT_RATIO,
     fill: Fill = "error",
     device: str = "cpu",
     resume_path: Path | None = None,

@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from at_infer.config import DiscrepancyConfig, Fill, ModelConfig, ScoreConfig
+from at_infer.config import DEFAULT_RATIO, DiscrepancyConfig, Fill, ModelConfig, ScoreConfig
 from at_infer.errors import CheckpointError, ConfigError
 from at_infer.thresholds.quantiles import QUANTILE_LEVELS
 from training.checkpoint import Checkpoint, read_tensors
@@ -56,7 +56,7 @@ def published_checkpoint(
     exclude: tuple[str, ...] = (),
     series_column: str | None = None,
     score: ScoreConfig,
-    ratio: float = 0.01,
+    ratio: float = DEFAULT_RATIO,
     fill: Fill = "error",
 ) -> Checkpoint:
     """A full checkpoint from a published one and the data it was trained on.

@@ -16,6 +16,7 @@ from at_infer.api.progress import Bar
 from at_infer.api.result import Result
 from at_infer.api.scorer import Scorer
 from at_infer.config import (
+    DEFAULT_RATIO,
     Distance,
     Fill,
     HeadRule,
@@ -91,7 +92,7 @@ class Detector(OutlierDetector):
         smooth: int | None = None,
         normalise_errors: bool | None = None,
         level: Level | None = None,
-        ratio: float = 0.01,
+        ratio: float = DEFAULT_RATIO,
         device: str = "auto",
         threads: int | None = None,
         options: ScoreOptions | None = None,

@@ -9,7 +9,7 @@ from at_infer.cli import published_options, train_options
 from at_infer.cli.options import LogFormat, run_option, score_option
 from at_infer.cli.terminal import set_log_format
 from at_infer.cli.train_options import model_option, training_option
-from at_infer.config import Fill, ModelConfig, ScoreMode
+from at_infer.config import DEFAULT_RATIO, Fill, ModelConfig, ScoreMode
 from at_infer.errors import MissingExtraError
 from at_infer.installed import check_own_packages, install_extra
 from at_infer.models.statistics import check_ratio
@@ -41,7 +41,9 @@ def distil(
     ] = None,
     ratio: Annotated[
         float | None,
-        score_option(help="Threshold: share of validation rows above it.", show_default="the teacher's, or 0.01"),
+        score_option(
+            help="Threshold: share of validation rows above it.", show_default=f"the teacher's, or {DEFAULT_RATIO}"
+        ),
     ] = None,
     device: train_options.Device = "auto",
     threads: train_options.Threads = None,
@@ -106,7 +108,7 @@ def distil(
             columns=columns,
             exclude=exclude,
             series_column=series_column,
-            ratio=0.01 if ratio is None else ratio,
+            ratio=DEFAULT_RATIO if ratio is None else ratio,
             score_mode=score_mode,
             fill=fill or "error",
         )

@@ -27,7 +27,7 @@ FalseAlarms = Annotated[
     score_option(
         help="Threshold by the rate of false incidents on the validation part: 1/day, 2/week, '1/10000 rows'.",
         metavar="RATE",
-        show_default="1/day where incidents are made",
+        show_default=f"{config.DEFAULT_RATE} where incidents are made",
     ),
 ]
 Mode = Annotated[config.ScoreMode | None, score_option(help="Default: the model's.")]

@@ -10,6 +10,7 @@ from at_infer.cli import options as shared
 from at_infer.cli.incident_options import CoolDownRows, MergeRows, MinRows, incident_options
 from at_infer.cli.options import output_option, panel, rate_option
 from at_infer.cli.terminal import show
+from at_infer.config import DEFAULT_RATE, DEFAULT_RATIO
 from at_infer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,14 +38,16 @@ def threshold(
         Literal["ratio", "fixed", "gap", "gap-log", "spot", "incidents"] | None,
         method_option(help="Method to use with --output. Default: show all methods."),
     ] = None,
-    ratio: Annotated[float, method_option(help="Fraction of the validation rows above it (the paper's r).")] = 0.01,
+    ratio: Annotated[
+        float, method_option(help="Fraction of the validation rows above it (the paper's r).")
+    ] = DEFAULT_RATIO,
     delta: Annotated[float | None, method_option(help="A fixed threshold.")] = None,
     false_alarms_per_day: Annotated[
         float, method_option(help="False-alarm rate for spot: flagged normal rows per day.")
     ] = 1.0,
     false_alarms: Annotated[
         str, method_option(help="Rate of false incidents for incidents: 1/day, 2/week, '1/10000 rows'.", metavar="RATE")
-    ] = "1/day",
+    ] = DEFAULT_RATE,
     min_rows: MinRows = None,
     merge_rows: MergeRows = None,
     cool_down_rows: CoolDownRows = None,

@@ -9,7 +9,7 @@ from at_infer.cli import train_options as given
 from at_infer.cli.options import LogFormat, run_option, split_names
 from at_infer.cli.scoring_options import number_of_steps
 from at_infer.cli.terminal import set_log_format
-from at_infer.config import PRESETS, Precision
+from at_infer.config import DEFAULT_RATIO, PRESETS, Precision
 from at_infer.errors import MissingExtraError
 from at_infer.installed import check_own_packages, install_extra
 from at_infer.models.statistics import check_ratio
@@ -58,7 +58,7 @@ def train(
     smooth: given.Smooth = None,
     normalise_errors: given.NormaliseErrors = None,
     level: given.Level = None,
-    ratio: given.Ratio = 0.01,
+    ratio: given.Ratio = DEFAULT_RATIO,
     device: given.Device = "auto",
     precision: Annotated[Precision | None, run_option(help="Autocast type, on CUDA.", show_default="fp32")] = None,
     compile_: Annotated[bool, run_option("--compile", help="torch.compile, on CUDA.")] = False,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from at_infer.config import Align, ScoreConfig
+from at_infer.config import DEFAULT_RATE, DEFAULT_RATIO, Align, ScoreConfig
 from at_infer.errors import ConfigError
 from at_infer.models.metadata import Metadata
 from at_infer.models.statistics import IncidentOptions, Threshold, ValidationRecord
@@ -12,11 +12,6 @@ from at_infer.thresholds.chosen import ChosenThreshold, by_ratio
 from at_infer.thresholds.false_alarms import IncidentRates, parse_rate, rates_of, rows_per_day_of
 from at_infer.thresholds.ratio import carried_threshold
 from at_infer.thresholds.recorded import kept_scores
-
-USUAL_RATE = "1/day"
-"""Default rate of false incidents, where incidents are made and no other threshold is requested."""
-USUAL_RATIO = 0.01
-"""Default ratio of the threshold of training."""
 
 
 def choose_for_scoring(
@@ -34,7 +29,7 @@ def choose_for_scoring(
 ) -> ChosenThreshold:
     """The one asked for, or the model's own; never one that belongs to another score than `config`.
 
-    Where incidents are made and nobody has chosen one, it is that for the usual rate of false incidents, if there is.
+    Where incidents are made and nobody has chosen one, it is that for the default rate of false incidents, if there is.
     """
     wish, way = _Wish(threshold, ratio, false_alarms), _Way(align, delay, stride)
     record, per_day = metadata.validation_of(align, delay), rows_per_day_of(metadata)
@@ -77,23 +72,23 @@ class _Way(NamedTuple):
 
 def _is_of_training(threshold: Threshold) -> bool:
     """Is it what training makes unless told otherwise? Any other one was chosen by someone."""
-    return threshold.method == "ratio" and threshold.ratio == USUAL_RATIO
+    return threshold.method == "ratio" and threshold.ratio == DEFAULT_RATIO
 
 
 def _for_incidents(
     metadata: Metadata, config: ScoreConfig, source: str, way: _Way, *, is_counted: bool
 ) -> ChosenThreshold:
-    """By the usual rate of false incidents; the recorded one if the model cannot tell that, and a note says so."""
+    """By the default rate of false incidents; the recorded one if the model cannot tell that, and a note says so."""
     try:
         if not is_counted:
             raise ConfigError(f"false_alarms: {source} has no incident counts for rows scored in this way")
-        chosen = _for_scoring(metadata, config, source, _Wish(false_alarms=USUAL_RATE), way)
+        chosen = _for_scoring(metadata, config, source, _Wish(false_alarms=DEFAULT_RATE), way)
         *notes, found = chosen.notes
         note = f"incidents: {found}; pass false_alarms=..., ratio=... or threshold=... for another"
     except ConfigError as error:
         chosen = _for_scoring(metadata, config, source, _Wish(), way)
         notes, why = [*chosen.notes], str(error).removeprefix("false_alarms: ")
-        note = f"incidents: the recorded threshold {chosen.value:.4g} is used instead of {USUAL_RATE}: {why}"
+        note = f"incidents: the recorded threshold {chosen.value:.4g} is used instead of {DEFAULT_RATE}: {why}"
     return replace(chosen, notes=(*notes, note))
 
 

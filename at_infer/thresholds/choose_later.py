@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from at_infer.config import DEFAULT_RATIO
 from at_infer.errors import ConfigError, DataError
 from at_infer.models.statistics import check_finite
 from at_infer.thresholds.chosen import ChosenThreshold, by_ratio, check_lone_ratio
@@ -61,7 +62,7 @@ def _leaking(
     """The published code: a percentile over the scores of the training and of the test rows together."""
     if train_scores is None or delta is not None:
         raise ConfigError("protocol: published-leaking needs train scores, and a ratio instead of a delta")
-    ratio = 0.01 if ratio is None else ratio
+    ratio = DEFAULT_RATIO if ratio is None else ratio
     train = read_validation_scores(train_scores).scores
     assert train is not None
     return ChosenThreshold(

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from at_infer.config import Align
+from at_infer.config import DEFAULT_RATE, DEFAULT_RATIO, Align
 from at_infer.errors import AtInferError, ConfigError, DataError
 from at_infer.models.metadata import Metadata
 from at_infer.models.statistics import IncidentCurve, Threshold, ValidationRecord, check_finite, check_ratio
@@ -25,13 +25,13 @@ class MethodOptions:
 
     method: Method | None = None
     """The one to choose; None: only compare them."""
-    ratio: float = 0.01
+    ratio: float = DEFAULT_RATIO
     """Share of the validation scores above the threshold (the paper's r)."""
     delta: float | None = None
     """A fixed threshold."""
     false_alarms_per_day: float = 1.0
     """Target of spot."""
-    false_alarms: str = "1/day"
+    false_alarms: str = DEFAULT_RATE
     """Target of incidents: a rate of false ones."""
     rows_per_day: float | None = None
 
