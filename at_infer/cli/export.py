@@ -1,6 +1,5 @@
 """`at-infer export`: a checkpoint in, ONNX graphs and a TensorRT plan out."""
 
-import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -113,6 +112,7 @@ def export(
         raise MissingExtraError(f"export: {error.name} is not installed; {install_extra('export')}") from None
     check_own_packages()
     from at_infer.engines.tensorrt.batching import BatchProfile
+    from at_infer.models.kinds import file_sha256
     from export.config import ExportConfig
     from export.pipeline import describe, export_model
     from export.to_tensorrt import parse_compute_capabilities
@@ -162,7 +162,7 @@ def export(
         from training.checkpoint import Checkpoint
 
         source = Checkpoint.load(checkpoint)
-    sha256 = hashlib.sha256(checkpoint.read_bytes()).hexdigest()
+    sha256 = file_sha256(checkpoint)
 
     try:
         report = export_model(

@@ -1,6 +1,5 @@
 """ONNX Runtime's execution providers: libraries loaded beforehand, options, and the plugin. Never run on a GPU yet."""
 
-import hashlib
 import importlib
 import io
 import os
@@ -14,6 +13,7 @@ from at_infer.engines.tensorrt.batching import BatchProfile
 from at_infer.engines.tensorrt.modules import load_flavour
 from at_infer.errors import EngineError, MissingExtraError
 from at_infer.installed import GPU_RUNTIME, check_one_runtime, install_extra
+from at_infer.models.kinds import file_sha256
 
 PLUGIN = "onnxruntime_ep_nv_tensorrt_rtx"
 PROVIDERS: dict[Provider, list[str]] = {
@@ -66,7 +66,7 @@ def tensorrt_options(ort: Any, model: Path | bytes) -> dict[str, Any]:
 
 def cache_prefix(model: Path) -> str:
     """Of an engine's file: an engine belongs to the bytes of its model, not to its name."""
-    return f"{model.stem}-{hashlib.sha256(model.read_bytes()).hexdigest()[:12]}"
+    return f"{model.stem}-{file_sha256(model)[:12]}"
 
 
 def cache_suffix(device: Any) -> str:

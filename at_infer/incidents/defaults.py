@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from at_infer.config import ScoreConfig
 from at_infer.incidents.outages import outage_rows
 from at_infer.incidents.rules import IncidentRules
@@ -57,7 +55,7 @@ def rules_of_scores(properties: Mapping[str, str], *, source: str, threshold: fl
     rules = default_rules(
         open_at,
         written.score or ScoreConfig(),
-        usual=None if known is None else float(np.interp(0.5, known.levels, known.values)),
+        usual=None if known is None else known.at_levels([0.5])[0],
         look_ahead_rows=max(0, written.look_ahead or 0),
         spacing=written.spacing,
         options=written.incident_options,

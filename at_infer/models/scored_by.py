@@ -9,7 +9,7 @@ from at_infer.errors import AtInferError, ConfigError, DataError
 from at_infer.models.agreement import check_quantiles
 from at_infer.models.metadata import PREFIX
 from at_infer.models.spacing import Spacing
-from at_infer.models.statistics import IncidentOptions
+from at_infer.models.statistics import IncidentOptions, check_share
 from at_infer.untrusted import load_json, typed, typed_fields
 
 
@@ -26,8 +26,8 @@ class KeptScores(Config):
     def __post_init__(self) -> None:
         check_quantiles(self.levels, [self.quantiles])
         self._at_least("rows", 0)
-        if self.ratio is not None and not 0 <= self.ratio <= 1:
-            raise ConfigError(f"ratio: {self.ratio:g} is not a share")
+        if self.ratio is not None:
+            check_share(self.ratio)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

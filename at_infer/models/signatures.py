@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from at_infer.errors import AtInferError, EngineError
-from at_infer.models.kinds import PLAN_TAGS
+from at_infer.models.kinds import ONNX_SUFFIXES, PLAN_SUFFIXES, PLAN_TAGS
 from at_infer.models.metadata import DIGEST, PREFIX
 from at_infer.models.sidecar import sidecar_path
 from at_infer.untrusted import check_regular
@@ -19,10 +19,8 @@ PICKLED_CHECKPOINT = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19"
 SUFFIXES = {
     ".pt": "a checkpoint",
     ".pth": "a checkpoint",
-    ".onnx": "an ONNX model",
-    ".trt": "a TensorRT plan",
-    ".plan": "a TensorRT plan",
-    ".engine": "a TensorRT plan",
+    **dict.fromkeys(ONNX_SUFFIXES, "an ONNX model"),
+    **dict.fromkeys(PLAN_SUFFIXES, "a TensorRT plan"),
     ".parquet": "a Parquet file",
 }
 MODEL_PROTO = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}

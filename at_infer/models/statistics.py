@@ -102,9 +102,15 @@ class Threshold(Config):
 
 
 def check_ratio(ratio: float) -> None:
-    """Of a threshold: the share of the validation rows above it."""
+    """Share of the validation rows that shall be above a threshold; not all, since no quantile is below all of them."""
     if not 0 <= ratio < 1:
         raise ConfigError(f"ratio: {ratio:g} is not a fraction in [0, 1); 0.01 means one percent")
+
+
+def check_share(ratio: float) -> None:
+    """Share of the validation rows that are above a threshold; all, if it was given and is low."""
+    if not 0 <= ratio <= 1:
+        raise ConfigError(f"ratio: {ratio:g} is not a fraction in [0, 1]")
 
 
 def check_finite(name: str, value: float) -> None:

@@ -73,7 +73,7 @@ def check_threshold(threshold: object, ratio: float | None, false_alarms: str | 
 
 
 def check_lone_ratio(ratio: float | None, other: object, name: str) -> None:
-    """A ratio in (0, 1), and nothing else beside it."""
+    """A ratio, and nothing else beside it."""
     if ratio is not None:
         if other is not None:
             raise ConfigError(f"threshold: `{name}` and `ratio` cannot be combined; give one")
