@@ -16,6 +16,8 @@ ScoreMode = Literal[
 Align = Literal["window", "last"]
 SeasonChoice = Literal["auto", "none", "1d", "1w"]
 """Look for a daily or weekly season, subtract none, or subtract a daily or a weekly one from every feature."""
+Resample = Literal["mean", "last"]
+"""Of the values of a step: their mean, or the last one."""
 Level = Literal["recent", "fixed", "ignore"]
 Fill = Literal["error", "forward", "mean"]
 Strategy = Literal["minimax", "maximize", "reconstruction"]

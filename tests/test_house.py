@@ -15,6 +15,7 @@ FLOORS = (
         "installed",
         "untrusted",
         "config",
+        "choices",
         "output",
         "native_stderr",
         "interrupt",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from at_infer.config import PRESETS, Fill, ModelConfig, SeasonChoice, TrainConfig
-from at_infer.models.spacing import Resample, choose_grid
+from at_infer.config import PRESETS, Fill, ModelConfig, Resample, SeasonChoice, TrainConfig
+from at_infer.models.spacing import choose_grid
 from at_infer.models.statistics import check_ratio
 from at_infer.tables.files import InputFile
 from at_infer.threads import check_threads

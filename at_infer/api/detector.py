@@ -24,11 +24,11 @@ from at_infer.config import (
     Padding,
     Precision,
     Prior,
+    Resample,
     ScoreMode,
     SeasonChoice,
     Strategy,
 )
-from at_infer.models.spacing import Resample
 from at_infer.output import atomic_path, check_writable
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.tables.frames import ArrowTable

@@ -2,10 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from at_infer.choices import Join, ProtocolName
 from at_infer.cli import options as shared
 from at_infer.cli.options import input_option, output_option, panel
 from at_infer.cli.terminal import show
@@ -20,7 +21,7 @@ def evaluate(
     label_column: shared.LabelColumn = "label",
     score_column: Annotated[str, input_option(help="Column of the scores.")] = "score",
     join: Annotated[
-        Literal["auto", "row", "time", "series+time"],
+        Join,
         input_option(help="Columns that both files must agree on. auto: all key columns that both have."),
     ] = "auto",
     time_column: shared.TimeOfScores = None,
@@ -36,7 +37,7 @@ def evaluate(
     ] = None,
     engine: Annotated[Path | None, threshold_option(help="Model that contains its validation quantiles.")] = None,
     protocol: Annotated[
-        Literal["paper", "published-leaking"],
+        ProtocolName,
         threshold_option(
             help="published-leaking: percentile over train and test scores, as the published code does; it leaks."
         ),

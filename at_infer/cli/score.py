@@ -2,15 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from at_infer.choices import BadRows, Explain, ShortSeries
 from at_infer.cli import scoring_options as shared
 from at_infer.cli.incident_options import CoolDownRows, MergeRows, MinRows, incident_options, incidents_option
 from at_infer.cli.options import LogFormat, engine_option, input_option, panel, run_option, score_option
 from at_infer.cli.progress import RowsBar
 from at_infer.cli.terminal import say, set_log_format, show
+from at_infer.config import Align
 from at_infer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,11 +40,11 @@ def score(
     one_series: shared.OneSeries = False,
     series_per_file: shared.SeriesPerFile = False,
     short_series: Annotated[
-        Literal["error", "skip", "pad"],
+        ShortSeries,
         input_option(help="Series shorter than a window: error, no score, or pad with the first row."),
     ] = "error",
     on_bad_rows: Annotated[
-        Literal["error", "null"], input_option(help="Infinite or missing values: error, or no score for their windows.")
+        BadRows, input_option(help="Infinite or missing values: error, or no score for their windows.")
     ] = "error",
     on_missing_feature: shared.OnMissingFeature = "error",
     max_gap: shared.MaxGap = None,
@@ -53,7 +55,7 @@ def score(
         windows_option(help="Rows from one window to the next; scores are averaged. Default: no overlap."),
     ] = None,
     align: Annotated[
-        Literal["window", "last"], windows_option(help="last: score each row as the last of its window, as watch does.")
+        Align, windows_option(help="last: score each row as the last of its window, as watch does.")
     ] = "window",
     threshold: shared.Threshold = None,
     ratio: shared.Ratio = None,
@@ -65,7 +67,7 @@ def score(
     level: shared.LevelOption = None,
     delay: shared.Delay = None,
     explain: Annotated[
-        Literal["none", "top", "all"] | None,
+        Explain | None,
         score_option(
             help="top: the feature with the largest error; all: every error.",
             show_default="top with --incidents, else none",

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from at_infer import config
+from at_infer import choices, config
 from at_infer.cli.options import engine_option, input_option, score_option
 from at_infer.errors import ConfigError
 
@@ -71,20 +71,20 @@ Interval = Annotated[
     ),
 ]
 Resample = Annotated[
-    Literal["mean", "last"] | None,
+    config.Resample | None,
     input_option(
         help="With --interval: the mean of the values in an interval, or the last.", show_default="the model's, or mean"
     ),
 ]
 NoTime = Annotated[bool, input_option("--no-time", help="Rows have no time, even if the training data had one.")]
 OnBadTime = Annotated[
-    Literal["error", "drop", "ignore"],
+    choices.BadTime,
     input_option(
         help="Repeated or decreasing times: error (watch reports and skips the row), drop the row, or ignore the time."
     ),
 ]
 OnMissingFeature = Annotated[
-    Literal["error", "mask"],
+    choices.MissingFeature,
     input_option(help="An absent or empty column: treat as missing values, or leave it out of the score (mask)."),
 ]
 Provider = Annotated[config.Provider, engine_option(help="Where ONNX Runtime runs.", envvar="AT_INFER_PROVIDER")]

@@ -2,15 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from at_infer.choices import ThresholdMethod
 from at_infer.cli import options as shared
 from at_infer.cli.incident_options import CoolDownRows, MergeRows, MinRows, incident_options
 from at_infer.cli.options import output_option, panel, rate_option
 from at_infer.cli.terminal import show
-from at_infer.config import DEFAULT_RATE, DEFAULT_RATIO
+from at_infer.config import DEFAULT_RATE, DEFAULT_RATIO, Align
 from at_infer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def threshold(
         scores_option(help="Output of at-infer score on normal rows. Default: the validation quantiles of the model."),
     ] = None,
     align: Annotated[
-        Literal["window", "last"] | None,
+        Align | None,
         scores_option(
             help="Only the threshold of whole windows, or only that of last rows (watch, score --align last). "
             "Default: both, or that of the rows in --scores."
@@ -35,7 +36,7 @@ def threshold(
     rows_per_day: Annotated[float | None, rate_option(help="For rates per day.")] = None,
     interval: shared.RowInterval = None,
     method: Annotated[
-        Literal["ratio", "fixed", "gap", "gap-log", "spot", "incidents"] | None,
+        ThresholdMethod | None,
         method_option(help="Method to use with --output. Default: show all methods."),
     ] = None,
     ratio: Annotated[

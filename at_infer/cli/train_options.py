@@ -1,7 +1,7 @@
 """Options of `at-infer train`: data, network, training, score and run."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from at_infer import config
 from at_infer.cli.options import panel, run_option, score_option
@@ -49,7 +49,7 @@ Interval = Annotated[
     ),
 ]
 Resample = Annotated[
-    Literal["mean", "last"] | None,
+    config.Resample | None,
     data_option(help="With --interval: the mean of the values in an interval, or the last.", show_default="mean"),
 ]
 

@@ -9,8 +9,9 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
+from at_infer.choices import Explain, NoticeFormat, RowFormat, WatchOutput
 from at_infer.cli import scoring_options as shared
 from at_infer.cli.incident_options import CoolDownRows, MergeRows, MinRows, incident_options, incidents_option
 from at_infer.cli.options import LogFormat, engine_option, input_option, run_option, score_option
@@ -21,7 +22,6 @@ from at_infer.interrupt import Interrupt
 if TYPE_CHECKING:
     from at_infer.live.delivery import Delivery
     from at_infer.live.lines import Lines, Position
-    from at_infer.live.notices import NoticeFormat
     from at_infer.live.reload import Reloader
     from at_infer.live.scorer import StreamScorer
     from at_infer.live.tally import Tally
@@ -34,7 +34,7 @@ def watch(
     ] = None,
     from_end: Annotated[bool, input_option("--from-end", help="With --follow: only new lines.")] = False,
     format_: Annotated[
-        Literal["auto", "json", "csv"],
+        RowFormat,
         input_option("--format", help="JSON lines or CSV; auto detects it from the first line."),
     ] = "auto",
     header: Annotated[
@@ -59,7 +59,7 @@ def watch(
     level: shared.LevelOption = None,
     delay: shared.Delay = None,
     explain: Annotated[
-        Literal["none", "top", "all"] | None,
+        Explain | None,
         score_option(
             help="Explain flagged rows and incidents. top: the feature with the largest error; all: every error.",
             show_default="top if incidents are reported, else none",
@@ -91,7 +91,7 @@ def watch(
     ] = False,
     log_format: LogFormat = "text",
     only: Annotated[
-        Literal["rows", "incidents"],
+        WatchOutput,
         incidents_option(help="incidents: a JSON line only when an incident opens, gets worse or closes."),
     ] = "rows",
     min_rows: MinRows = None,
@@ -112,9 +112,7 @@ def watch(
             envvar="AT_INFER_WEBHOOK",
         ),
     ] = None,
-    webhook_format: Annotated[
-        Literal["json", "slack", "alertmanager"], incidents_option(help="Payload format of the webhook.")
-    ] = "json",
+    webhook_format: Annotated[NoticeFormat, incidents_option(help="Payload format of the webhook.")] = "json",
     metrics: Annotated[
         str | None,
         incidents_option(
@@ -306,7 +304,7 @@ def _lines(follow: Path | None, position: "Position | None", *, from_end: bool) 
     return FollowedLines(follow, position=position, from_end=from_end, say=say)
 
 
-def _deliveries(on_incident: str | None, webhook: str | None, form: "NoticeFormat", tally: "Tally") -> list["Delivery"]:
+def _deliveries(on_incident: str | None, webhook: str | None, form: NoticeFormat, tally: "Tally") -> list["Delivery"]:
     from at_infer.live.delivery import Delivery, Way
     from at_infer.live.ways import Command, Webhook
 

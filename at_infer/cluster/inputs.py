@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
+from at_infer.choices import ShortSeries
 from at_infer.cluster.splits import Offsets, SeriesSpan
 from at_infer.errors import DataError
-from at_infer.scoring.options import ShortSeries
 from at_infer.scoring.series import short_series_message
 from at_infer.tables.columns import Columns, Place, Survey
 

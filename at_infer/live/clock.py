@@ -2,11 +2,11 @@
 
 from datetime import datetime
 
+from at_infer.choices import BadTime
 from at_infer.errors import DataError
 from at_infer.live.times import Moment, Time, check_order, moment, seconds
 from at_infer.scoring.scorer import Scorer
 from at_infer.tables.clock import seconds_of
-from at_infer.tables.columns import BadTime
 
 
 class StreamClock:

@@ -4,12 +4,12 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
+from at_infer.choices import NoticeFormat
 from at_infer.incidents.incident import Incident, as_seconds
 from at_infer.incidents.tracker import Event
 
-NoticeFormat = Literal["json", "slack", "alertmanager"]
 ALERT_LASTS = timedelta(days=7)
 """Alertmanager resolves an alert after some time; an open one is not repeated, so it must last."""
 

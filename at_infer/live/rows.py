@@ -5,12 +5,11 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
+from at_infer.choices import RowFormat
 from at_infer.errors import ConfigError, DataError
 from at_infer.untrusted import is_unicode
-
-Format = Literal["auto", "json", "csv"]
 
 LONGEST_KEY = 1000
 """Characters of the name of a series, and of a time: ten thousand of them stay in memory."""
@@ -47,7 +46,7 @@ class RowReader:
         *,
         time_column: str | None = None,
         series_column: str | None = None,
-        format: Format = "auto",  # noqa: A002 - the option's name
+        format: RowFormat = "auto",  # noqa: A002 - the option's name
         header: Sequence[str] | None = None,
         may_be_absent: bool = False,
     ) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from at_infer.choices import BadTime
 from at_infer.engines import Engine
 from at_infer.errors import ConfigError, DataError
 from at_infer.live.batch import StreamBatch
@@ -18,7 +19,6 @@ from at_infer.live.times import Time, TimeOrderError
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.scorer import Scorer
 from at_infer.scoring.windows import Floats
-from at_infer.tables.columns import BadTime
 
 MAX_SERIES = 10_000
 SMALL_BATCH = 32  # windows of a small network, whose series are then worked on together

@@ -7,10 +7,11 @@ from contextlib import suppress
 from dataclasses import replace
 from json.encoder import encode_basestring
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 import numpy as np
 
+from at_infer.choices import WatchOutput
 from at_infer.errors import ConfigError, DataError, OutputError
 from at_infer.incidents.defaults import rules_of_scorer
 from at_infer.incidents.incident import plain_time
@@ -30,9 +31,6 @@ from at_infer.live.rows import MissingColumnError, Row, RowReader
 from at_infer.live.scorer import StreamScorer
 from at_infer.live.tally import Tally
 from at_infer.scoring.columns import added_columns
-
-Only = Literal["rows", "incidents"]
-"""Output: a line per row, or per incident event."""
 
 IDLE_S = 0.1  # how long a signal may have to wait when nothing comes in
 ROWS_TO_COMPARE, TOO_MANY = 1000, 5
@@ -62,7 +60,7 @@ class Watch:
         tally: Tally | None = None,
         metrics: Metrics | None = None,
         incidents: LiveIncidents | None = None,
-        only: Only = "rows",
+        only: WatchOutput = "rows",
         reloader: Reloader | None = None,
         grid: LiveGrid | None = None,
     ) -> None:

@@ -13,10 +13,11 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from at_infer import __version__
+from at_infer.choices import NoticeFormat
 from at_infer.errors import ConfigError
 from at_infer.incidents.tracker import Event
 from at_infer.live.delivery import NotDeliveredError
-from at_infer.live.notices import FORMATS, NoticeFormat, notice_line
+from at_infer.live.notices import FORMATS, notice_line
 
 COMMAND_S = 30.0
 WEBHOOK_S = 10.0

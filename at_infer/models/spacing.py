@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.config import Config
+from at_infer.config import Config, Resample
 from at_infer.errors import ConfigError
 
 Clock = Literal["date", "number"]
@@ -17,8 +17,6 @@ MAX_GAP = 3
 
 MOST_GAP_ON_GRID = 1000
 """Steps; each empty one becomes a row."""
-Resample = Literal["mean", "last"]
-"""Of the values of a step: their mean, or the last one."""
 
 Times = NDArray[np.float64]
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

@@ -3,21 +3,17 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from at_infer.config import Align, Config, Level, ScoreMode
+from at_infer.choices import BadRows, BadTime, Explain, MissingFeature, ShortSeries
+from at_infer.config import Align, Config, Level, Resample, ScoreMode
 from at_infer.engines import Provider
 from at_infer.errors import ConfigError
 from at_infer.models.metadata import Metadata
-from at_infer.models.spacing import Resample, check_max_gap, choose_grid
+from at_infer.models.spacing import check_max_gap, choose_grid
 from at_infer.models.statistics import IncidentOptions
-from at_infer.tables.columns import BadTime, Columns
+from at_infer.tables.columns import Columns
 from at_infer.tables.resample import OnGrid
 from at_infer.threads import check_threads
 from at_infer.thresholds.chosen import check_threshold
-
-Explain = Literal["none", "top", "all"]
-ShortSeries = Literal["error", "skip", "pad"]
-BadRows = Literal["error", "null"]
-MissingFeature = Literal["error", "mask"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

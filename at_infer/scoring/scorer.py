@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from at_infer.choices import Explain
 from at_infer.config import split_delay
 from at_infer.engines import Engine, open_engine
 from at_infer.errors import ConfigError, DataError, EngineError
@@ -25,7 +26,7 @@ from at_infer.models.spacing import MAX_GAP, Clock, Spacing, Times, choose_grid,
 from at_infer.scoring.asked_score import asked_score, check_outputs
 from at_infer.scoring.batch_size import choose_batch_size, windows_per_s
 from at_infer.scoring.last_step import has_onset, last_step, look_ahead, needs_live_rows
-from at_infer.scoring.options import EngineOptions, Explain, ScoreOptions
+from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.rows import RowScorer
 from at_infer.scoring.series import Bools
 from at_infer.scoring.settings import RowSettings

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, Self
 
+from at_infer.choices import BadRows, ShortSeries
 from at_infer.config import Fill
 from at_infer.models.season import Season
-from at_infer.scoring.options import BadRows, ShortSeries
 from at_infer.scoring.windows import Floats, WindowLayout
 
 

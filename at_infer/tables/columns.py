@@ -1,13 +1,10 @@
 """Columns and files of an input, for a reader here or on another machine."""
 
 from dataclasses import dataclass
-from typing import Literal
 
+from at_infer.choices import BadTime
 from at_infer.models.spacing import Clock
 from at_infer.tables.resample import OnGrid
-
-BadTime = Literal["error", "drop", "ignore"]
-"""A time that does not rise is an error, its row is left out, or it counts like any other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import polars as pl
 
+from at_infer.choices import Join
 from at_infer.errors import DataError
 from at_infer.tables.files import InputFile, listed, reading, source_files
 from at_infer.tables.order import SeriesAndTime
@@ -14,8 +14,6 @@ from at_infer.untrusted import load_json
 
 BAD_TIME = "at_infer.on_bad_time"
 """Key-value metadata of a file of scores: what was done about times that do not rise."""
-
-Join = Literal["auto", "row", "time", "series+time"]
 
 
 @dataclass(frozen=True, slots=True)

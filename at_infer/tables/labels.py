@@ -7,12 +7,12 @@ import polars as pl
 import polars.selectors as cs
 from numpy.typing import NDArray
 
+from at_infer.choices import Join
 from at_infer.errors import DataError
 from at_infer.memory import check_memory
 from at_infer.tables.clock import clock_of, read_times
 from at_infer.tables.files import InputFile, listed, reading
 from at_infer.tables.keys import (
-    Join,
     Keys,
     KeyWalk,
     check_equal,

@@ -2,8 +2,8 @@
 
 import polars as pl
 
+from at_infer.choices import BadTime
 from at_infer.errors import DataError
-from at_infer.tables.columns import BadTime
 
 
 class SeriesAndTime:

@@ -10,13 +10,14 @@ import polars as pl
 import polars.selectors as cs
 from numpy.typing import NDArray
 
+from at_infer.choices import Join
 from at_infer.errors import DataError
 from at_infer.models.fusion import LABELS
 from at_infer.models.spacing import Clock, Times
 from at_infer.tables.absent import MISSING
 from at_infer.tables.clock import NEEDED, Seconds, column_seconds, find_clock, read_times, shown_zone
 from at_infer.tables.files import InputFile, listed
-from at_infer.tables.keys import Join, KeyWalk, check_equal, compared_keys, file_properties, find_keys, open_files
+from at_infer.tables.keys import KeyWalk, check_equal, compared_keys, file_properties, find_keys, open_files
 from at_infer.tables.labels import label_values, score_values
 
 CHUNK_ROWS = 1 << 18

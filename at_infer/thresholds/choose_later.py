@@ -2,18 +2,16 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from at_infer.choices import ProtocolName
 from at_infer.config import DEFAULT_RATIO
 from at_infer.errors import ConfigError, DataError
 from at_infer.models.statistics import check_finite
 from at_infer.thresholds.chosen import ChosenThreshold, by_ratio, check_lone_ratio
 from at_infer.thresholds.recorded import Recorded, read_validation_scores, recorded_in_model, recorded_in_scores
-
-ProtocolName = Literal["paper", "published-leaking"]
 
 
 def choose_for_evaluation(

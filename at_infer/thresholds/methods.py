@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from at_infer.choices import ThresholdMethod
 from at_infer.config import DEFAULT_RATE, DEFAULT_RATIO, Align
 from at_infer.errors import AtInferError, ConfigError, DataError
 from at_infer.models.metadata import Metadata
@@ -16,14 +17,12 @@ from at_infer.thresholds.quantiles import ValidationScores, histogram
 from at_infer.thresholds.rates import check_positive
 from at_infer.thresholds.recorded import WHAT, check_written_by, kept_scores
 
-Method = Literal["ratio", "fixed", "gap", "gap-log", "spot", "incidents"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodOptions:
     """Input of the methods."""
 
-    method: Method | None = None
+    method: ThresholdMethod | None = None
     """The one to choose; None: only compare them."""
     ratio: float = DEFAULT_RATIO
     """Share of the validation scores above the threshold (the paper's r)."""

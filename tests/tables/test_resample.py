@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from at_infer.config import Resample
 from at_infer.errors import ConfigError, DataError
-from at_infer.models.spacing import Grid, Resample, choose_grid, grid_max_gap
+from at_infer.models.spacing import Grid, choose_grid, grid_max_gap
 from at_infer.tables import read_table, row_stream
 from at_infer.tables.columns import Columns
 from at_infer.tables.resample import OnGrid, Resampler, Rows, Steps
