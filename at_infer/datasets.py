@@ -104,12 +104,12 @@ def inject(
     are hit only if no column varies. Rows outside the anomalies stay as they are.
     """
     series = _checked(values)
-    plan = _plan(len(series), families, share, rng)
+    anomalies = _place_anomalies(len(series), families, share, rng)
     columns = [_Column.of(column) for column in series.T.astype(np.float64)]
     targets = [j for j, column in enumerate(columns) if column.varies] or list(range(len(columns)))
 
     result = Dataset(series.copy(), np.zeros(len(series), np.uint8), np.zeros(len(series), np.uint8))
-    for family, span in plan:
+    for family, span in anomalies:
         result.labels[span] = 1
         result.family[span] = FAMILIES.index(family) + 1
         for j in rng.choice(targets, size=rng.integers(1, len(targets) + 1), replace=False):
@@ -225,11 +225,11 @@ _CHANGES: dict[Family, Callable[[_Column, slice, np.random.Generator], Floats]] 
 
 def _visible(column: _Column, span: slice, changed: Floats) -> Floats:
     """`changed`, or a ripple if that hardly differs: a flat stretch has no rhythm or form to change."""
-    usual = column.values[span]
-    if np.abs(changed - usual).max() >= column.std / 4:
+    given = column.values[span]
+    if np.abs(changed - given).max() >= column.std / 4:
         return changed
-    ripple: Floats = column.std * np.cos(2 * np.pi / 5 * np.arange(len(usual)))
-    return usual + ripple
+    ripple: Floats = column.std * np.cos(2 * np.pi / 5 * np.arange(len(given)))
+    return given + ripple
 
 
 def _square(angle: Floats) -> Floats:
@@ -249,7 +249,9 @@ def _triangle(angle: Floats) -> Floats:
     return wave
 
 
-def _plan(rows: int, families: Sequence[Family], share: float, rng: np.random.Generator) -> list[tuple[Family, slice]]:
+def _place_anomalies(
+    rows: int, families: Sequence[Family], share: float, rng: np.random.Generator
+) -> list[tuple[Family, slice]]:
     """Which rows become anomalous, and how."""
     unknown = [family for family in families if family not in FAMILIES]
     if unknown:
@@ -272,13 +274,13 @@ def _plan(rows: int, families: Sequence[Family], share: float, rng: np.random.Ge
         )
     # An anomaly goes in front of a normal row, or after the last; never two into the same place.
     places = np.sort(rng.choice(normal + 1, size=len(pieces), replace=False))
-    plan: list[tuple[Family, slice]] = []
+    anomalies: list[tuple[Family, slice]] = []
     done = 0
     for place, i in zip(places.tolist(), rng.permutation(len(pieces)).tolist(), strict=True):
         family, length = pieces[i]
-        plan.append((family, slice(place + done, place + done + length)))
+        anomalies.append((family, slice(place + done, place + done + length)))
         done += length
-    return plan
+    return anomalies
 
 
 def _lengths(family: Family, rows: int, rng: np.random.Generator) -> list[int]:

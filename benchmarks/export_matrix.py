@@ -31,7 +31,13 @@ from at_infer.engines import open_engine
 from at_infer.engines.tensorrt.batching import BatchProfile
 from at_infer.engines.tensorrt.modules import load_flavour
 from at_infer.errors import AtInferError, EngineError
-from at_infer.models.criterion import Floats, anomaly_score, error_and_discrepancy, layers_summed, usual_discrepancy
+from at_infer.models.criterion import (
+    Floats,
+    anomaly_score,
+    discrepancy_statistics,
+    error_and_discrepancy,
+    layers_summed,
+)
 from at_infer.models.metadata import Metadata
 from at_infer.models.statistics import Scaler
 from at_infer.scoring.real_windows import real_windows
@@ -255,7 +261,7 @@ def check(entry: Entry, answer: Parts, expected: dict[str, Floats], exact: dict[
         *answer,
         metadata.score,
         layers_summed=layers_summed(metadata),
-        usual_discrepancy=usual_discrepancy(metadata),
+        discrepancy_statistics=discrepancy_statistics(metadata),
     )
     entry.agreement = parity.agreement(scores, expected["score"], metadata.validation_of().threshold.value)
 

@@ -52,9 +52,9 @@ class ScoreGraph(nn.Module):
         self.discrepancy, self.score, self.normal = discrepancy, score, normal
         self.outputs = outputs or default_outputs(score)
         self.layers_summed = network.config.layers if discrepancy.layer is None else 1
-        self.usual_discrepancy = [0.0, 1.0]
+        self.discrepancy_statistics = [0.0, 1.0]
         if normal is not None:
-            self.usual_discrepancy = normal.discrepancy[discrepancy.head_rule]
+            self.discrepancy_statistics = normal.discrepancy[discrepancy.head_rule]
         elif score.mode == "calibrated":
             raise ConfigError(f"score_mode: {score.mode} {NO_STATISTICS}")
         weights = torch.ones(network.config.features)
@@ -100,7 +100,7 @@ class ScoreGraph(nn.Module):
             case "reconstruction" | "centred":
                 return error.clone()  # an output of its own: two outputs may not share a tensor
             case "calibrated":
-                mean, std = self.usual_discrepancy
+                mean, std = self.discrepancy_statistics
                 return (1 - torch.tanh((discrepancy - mean) / std / 2)) * error
             case "discrepancy":
                 return torch.softmax(-discrepancy, dim=-1)

@@ -103,7 +103,7 @@ def _weights(reference: ScoreGraph, discrepancy: Doubles, delta: Doubles) -> tup
     if config.mode in ("reconstruction", "centred"):
         return np.ones_like(discrepancy), np.ones_like(discrepancy)
     if config.mode == "calibrated":
-        mean, std = reference.usual_discrepancy
+        mean, std = reference.discrepancy_statistics
         weight, most = (1 - np.tanh((discrepancy - off - mean) / std / 2) for off in (0.0, delta))
         return weight, most
     k = config.temperature * reference.layers_summed if config.mode == "published" else 1.0

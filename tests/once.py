@@ -118,7 +118,7 @@ def trace_once(graph: Any, outputs: Sequence[str]) -> onnx.ModelProto:
     facts = {name: getattr(of, "__name__", of) for name, of in vars(graph).items() if not name.startswith("_")}
     facts.pop("normal", None)  # of which ScoreGraph has taken what it needs
     if "score" in facts and facts["score"].mode != "calibrated":
-        facts.pop("usual_discrepancy")
+        facts.pop("discrepancy_statistics")
     modules = [(name, type(module).__name__, module.extra_repr()) for name, module in graph.named_modules()]
     key = hashlib.sha256(repr([modules, list(outputs), facts, graph.network.config]).encode())
     values: dict[tuple[Any, bytes], int] = {}  # tensors that are equal are one in the file, and stay so

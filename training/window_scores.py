@@ -108,5 +108,5 @@ def window_scores(
         parts.discrepancy[rule],
         score,
         layers_summed=1 if discrepancy.layer is not None else layers,
-        usual_discrepancy=normal.discrepancy[rule],
+        discrepancy_statistics=normal.discrepancy[rule],
     )

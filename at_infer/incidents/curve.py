@@ -26,12 +26,12 @@ def incident_curve(
     options = options or IncidentOptions()
     known = np.concatenate(series)
     known = known[~np.isnan(known)]
-    usual = float(np.median(known))
+    median = float(np.median(known))
     shares = np.geomspace(HIGHEST_SHARE, min(HIGHEST_SHARE, 1 / len(known)), LEVELS - 1)
     levels = np.unique([*np.quantile(known.astype(np.float64), 1 - shares), float(known.max())])
     counts = []
     for level in levels.tolist():
-        rules = default_rules(level, score, usual=usual, options=options)
+        rules = default_rules(level, score, median=median, options=options)
         counts.append(sum(count_incidents(scores, rules) for scores in series))
     return IncidentCurve(levels=levels.tolist(), counts=counts, rows=len(known), options=options)
 

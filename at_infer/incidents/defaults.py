@@ -29,15 +29,15 @@ def default_rules(
     open_at: float,
     score: ScoreConfig,
     *,
-    usual: float | None,
+    median: float | None,
     look_ahead_rows: int = 0,
     spacing: Spacing | None = None,
     options: IncidentOptions | None = None,
 ) -> IncidentRules:
-    """`usual` is the median of the validation scores; `options` are requested rules."""
+    """`median` is that of the validation scores; `options` are requested rules."""
     fused = score.mode == "fusion"
-    usual = 1.0 if usual is None and fused else usual
-    close_at = CLOSE_UNKNOWN * open_at if usual is None else open_at - CLOSE * (open_at - usual)
+    median = 1.0 if median is None and fused else median
+    close_at = CLOSE_UNKNOWN * open_at if median is None else open_at - CLOSE * (open_at - median)
     rules = IncidentRules(
         open_at=open_at,
         close_at=min(open_at, close_at),
@@ -55,7 +55,7 @@ def rules_of_scores(properties: Mapping[str, str], *, source: str, threshold: fl
     rules = default_rules(
         open_at,
         written.score or ScoreConfig(),
-        usual=None if known is None else known.at_levels([0.5])[0],
+        median=None if known is None else known.at_levels([0.5])[0],
         look_ahead_rows=max(0, written.look_ahead or 0),
         spacing=written.spacing,
         options=written.incident_options,

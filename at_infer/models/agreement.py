@@ -56,7 +56,8 @@ def _check_validation(levels: list[float], records: list[ValidationRecord]) -> N
 
 
 def _check_normal(normal: Normal, features: int, rule: str) -> None:
-    _sizes("usual errors", [normal.error, normal.centred_error], features)
+    _sizes("normal.error", [normal.error], features)
+    _sizes("normal.centred_error", [normal.centred_error], features)
     if rule not in normal.discrepancy:
         raise ConfigError(f"normal.discrepancy: has no mean and standard deviation by the {rule} rule")
     _sizes("normal.discrepancy", normal.discrepancy.values(), 2)

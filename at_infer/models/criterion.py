@@ -41,7 +41,7 @@ def score_windows(windows: Floats, outputs: Mapping[str, Floats], metadata: Meta
         discrepancy,
         score,
         layers_summed=layers_summed(metadata),
-        usual_discrepancy=usual_discrepancy(metadata),
+        discrepancy_statistics=discrepancy_statistics(metadata),
     )
 
 
@@ -162,7 +162,7 @@ def layers_summed(metadata: Metadata) -> int:
     return metadata.model.layers if metadata.discrepancy.layer is None else 1
 
 
-def usual_discrepancy(metadata: Metadata) -> Sequence[float] | None:
+def discrepancy_statistics(metadata: Metadata) -> Sequence[float] | None:
     """Mean and standard deviation of AssDis on the validation part, by the rule that the engine compares heads by."""
     return None if metadata.normal is None else metadata.normal.discrepancy[metadata.discrepancy.head_rule]
 
@@ -173,7 +173,7 @@ def anomaly_score(
     score: ScoreConfig,
     *,
     layers_summed: int,
-    usual_discrepancy: Sequence[float] | None = None,
+    discrepancy_statistics: Sequence[float] | None = None,
 ) -> Floats:
     """Equation 6, Algorithm 3, its ablations and further modes: (B,N) error and AssDis in, (B,N) out.
 
@@ -189,9 +189,9 @@ def anomaly_score(
         case "reconstruction" | "centred":
             return error
         case "calibrated":
-            if usual_discrepancy is None:
+            if discrepancy_statistics is None:
                 raise ConfigError(f"mode: {score.mode} {NO_STATISTICS}")
-            return calibrated_weight(discrepancy, *usual_discrepancy) * error
+            return calibrated_weight(discrepancy, *discrepancy_statistics) * error
         case "discrepancy":
             return softmax(-discrepancy)
         case "addition":

@@ -14,7 +14,7 @@ from at_infer.tables.scores import Range, ScoredFile
 Floats = NDArray[np.float32]
 
 MOST_ROWS = 1000
-USUAL_SEGMENTS, USUAL_ROWS = 100, 40_000  # what a page holds if nothing else is asked for
+DEFAULT_SEGMENTS, DEFAULT_ROWS = 100, 40_000  # what a page holds if nothing else is asked for
 CONTEXT_ROWS = 100
 FEATURES_SHOWN = 4
 
@@ -80,10 +80,10 @@ def look_closer(
     """Read the rows around the worst segments again, with their features."""
     segments = overview.segments
     shares = {k: shares_of(segments.evidence[k], file.features) for k in range(len(segments))}
-    around = [_around(overview, k) for k in range(min(USUAL_SEGMENTS if count is None else count, len(segments)))]
+    around = [_around(overview, k) for k in range(min(DEFAULT_SEGMENTS if count is None else count, len(segments)))]
     if count is None:
         rows = np.cumsum([end - first for first, end in around])
-        around = around[: max(1, int((rows <= USUAL_ROWS).sum()))]
+        around = around[: max(1, int((rows <= DEFAULT_ROWS).sum()))]
     chosen = sorted(range(len(around)), key=lambda k: around[k])
     ranges = [around[k] for k in chosen]
     details = [

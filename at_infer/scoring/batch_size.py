@@ -8,7 +8,7 @@ from at_infer.engines import Engine
 from at_infer.models.metadata import Metadata
 
 BATCH_SIZES = (8, 16, 32)  # more was never faster on a CPU, and takes memory
-USUAL_BATCH = 8
+DEFAULT_BATCH = 8
 PROBE_WINDOWS = 2_000  # with fewer windows than this to score, looking for the best batch costs more than it brings
 
 
@@ -17,9 +17,9 @@ def choose_batch_size(engine: Engine, metadata: Metadata, windows: int) -> int:
     if metadata.batch is not None:
         return 2 * metadata.batch[2]  # two full batches of the plan's profile in flight
     if windows < PROBE_WINDOWS:
-        return USUAL_BATCH
+        return DEFAULT_BATCH
     windows_per_s(engine, metadata, 1)  # warm-up
-    chosen, best = USUAL_BATCH, 0.0
+    chosen, best = DEFAULT_BATCH, 0.0
     for size in BATCH_SIZES:
         speed = windows_per_s(engine, metadata, size, repeats=2)
         if 1.1 * speed < best:

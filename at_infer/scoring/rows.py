@@ -284,7 +284,7 @@ class RowScorer:
                 first = stretch.first_row + int(starts[overflown.argmax()])
                 last = min(first + self.layout.window, batch.rows) - 1
                 raise DataError(
-                    f"rows {first} to {last}: the engine returned no finite score, a value is too large; mend the "
+                    f"rows {first} to {last}: the engine returned no finite score, a value is too large; fix the "
                     f"row, or pass on_bad_rows='null'"
                 )
             self._count(stretch, starts, overflown, batch.rows, again=True)

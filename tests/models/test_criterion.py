@@ -12,7 +12,7 @@ from tests import oracle
 from tests.exported import FEATURES, WINDOW, metadata
 
 DATA = Path(__file__).parents[1] / "data"
-USUAL = [4.0, 1.5]
+STATISTICS = [4.0, 1.5]
 
 
 def test_published_mode_equals_the_published_energy():
@@ -20,7 +20,7 @@ def test_published_mode_equals_the_published_energy():
     error = ((published["x"] - published["reconstruction"]) ** 2).mean(-1)
     mean_over_layers = published["series_kl_plus_prior_kl"] / 2
     score = anomaly_score(
-        error, mean_over_layers, ScoreConfig(mode="published"), layers_summed=2, usual_discrepancy=USUAL
+        error, mean_over_layers, ScoreConfig(mode="published"), layers_summed=2, discrepancy_statistics=STATISTICS
     )
     np.testing.assert_allclose(score, published["energy"], atol=1e-5)
 
@@ -30,7 +30,7 @@ def test_modes_follow_their_formulas(mode):
     rng = np.random.default_rng(0)
     error, discrepancy = rng.random((4, 30), np.float32), rng.random((4, 30), np.float32) * 9
     config = ScoreConfig(mode=mode, temperature=2.0)
-    score = anomaly_score(error, discrepancy, config, layers_summed=3, usual_discrepancy=USUAL)
+    score = anomaly_score(error, discrepancy, config, layers_summed=3, discrepancy_statistics=STATISTICS)
     for b in range(4):
         weight = oracle.softmax(-discrepancy[b].astype(np.float64))
         expected = {
@@ -38,7 +38,7 @@ def test_modes_follow_their_formulas(mode):
             "published": oracle.softmax(-2.0 * 3 * discrepancy[b].astype(np.float64)) * error[b],
             "reconstruction": error[b],
             "centred": error[b],
-            "calibrated": oracle.calibrated_weight(discrepancy[b].astype(np.float64), *USUAL) * error[b],
+            "calibrated": oracle.calibrated_weight(discrepancy[b].astype(np.float64), *STATISTICS) * error[b],
             "discrepancy": weight,
             "addition": weight + error[b],
         }[mode]
@@ -52,7 +52,9 @@ def test_scores_are_finite_for_constant_and_extreme_windows(mode, level):
     discrepancy = np.full((2, 10), level, np.float32)
     discrepancy[1, 3] = 0
     config = ScoreConfig(mode=mode)
-    assert np.isfinite(anomaly_score(error, discrepancy, config, layers_summed=3, usual_discrepancy=[20.0, 1e-6])).all()
+    assert np.isfinite(
+        anomaly_score(error, discrepancy, config, layers_summed=3, discrepancy_statistics=[20.0, 1e-6])
+    ).all()
 
 
 # Kinds of error

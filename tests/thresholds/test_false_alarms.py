@@ -53,8 +53,8 @@ def test_what_is_no_rate_is_refused(text: str) -> None:
 @pytest.mark.parametrize("allowed", [1, 3, 10, 30])
 def test_the_threshold_yields_about_the_rate_on_the_rows_it_was_counted_on(allowed: int) -> None:
     found = IncidentRates(CURVE).threshold(parse_rate(f"{allowed}/{CURVE.rows} rows"), None)
-    usual = float(np.median(NORMAL))
-    rules = default_rules(found.value, SCORE, usual=usual, look_ahead_rows=0)
+    median = float(np.median(NORMAL))
+    rules = default_rules(found.value, SCORE, median=median, look_ahead_rows=0)
     told = 0
     for part in (NORMAL[:12_000], NORMAL[12_000:]):
         tracker = IncidentTracker(rules, model="")
