@@ -18,6 +18,7 @@ from at_infer.models.metadata import PREFIX, Metadata
 
 BATCH = (1, 32, 256)
 """Profile of an ONNX file that has none of its own."""
+QUEUE_DELAY_US = 1000
 PARAMETERS = ("at_infer", "graph", "columns", "fill", "score", "alignment", "precision", "season", "grid")
 
 _TYPES: dict[int, str] = {
@@ -44,14 +45,13 @@ def write_repository(
     metadata: Metadata,
     name: str = "anomaly_transformer",
     gpu: bool = False,
-    queue_delay_us: int = 1000,
     overwrite: bool = False,
 ) -> list[Path]:
     """Write `<name>_onnx` and, for a plan, `<name>_trt` into `folder`, all or nothing; return their folders.
 
     `plan_path` is the TensorRT plan built from `onnx_path`, and `metadata` then those of the plan, whose batch
     profile both configurations take. `gpu` runs the ONNX file on the GPU too. A request waits at most
-    `queue_delay_us` for others to share its batch. Nothing but a repository written earlier is ever replaced.
+    `QUEUE_DELAY_US` for others to share its batch. Nothing but a repository written earlier is ever replaced.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise ExportError(f"{name!r}: cannot be the name of a Triton model; use letters, digits, '_', '-' and '.'")
@@ -70,7 +70,7 @@ def write_repository(
         "output": outputs,
         "dynamic_batching": {
             "preferred_batch_size": sorted({best, largest}),
-            "max_queue_delay_microseconds": queue_delay_us,
+            "max_queue_delay_microseconds": QUEUE_DELAY_US,
         },
         "model_warmup": [_warmup(size, inputs) for size in sorted({1, best, largest})],
     }

@@ -282,7 +282,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
     engine = FakeEngine(device)
     module = fake_tensorrt(engine, VERSION, rtx=request.param == "rtx")
     made = SimpleNamespace(device=device, engine=engine, flavour=request.param, modules={request.param: module})
-    monkeypatch.setattr(trt, "find_gpu", lambda _: Gpu("GeForce", 89, "12.8"))
+    monkeypatch.setattr(trt, "find_gpu", lambda _: Gpu("GeForce", 89))
     monkeypatch.setattr(trt, "load_flavour", lambda name: made.modules.get(name))
     monkeypatch.setattr(trt, "CudaDevice", lambda: device)
     return made

@@ -54,12 +54,9 @@ class Overview:
     segments: Segments
     """Worst first, at most MOST_SEGMENTS."""
     segment_count: int
-    hits: int
-    """Segments that touch a labelled anomaly."""
     events: Segments | None
     """Labelled anomalies, worst first; `touched` are found."""
     event_count: int
-    found_count: int
     cuts: Cuts
     total: ThresholdCounts
     incidents: IncidentCounter
@@ -141,10 +138,8 @@ def look(file: ScoredFile, rules: IncidentRules, observe: Observe = lambda _done
         series=series,
         segments=flagged.worst(),
         segment_count=flagged.count,
-        hits=flagged.touched,
         events=labelled.worst() if file.labels is not None else None,
         event_count=labelled.count,
-        found_count=labelled.touched,
         cuts=cuts,
         total=total,
         incidents=told,

@@ -58,7 +58,7 @@ class SegmentFinder:
     """Collects the runs of a mask over the rows of one series after another."""
 
     def __init__(self, evidence_columns: int, keep: int) -> None:
-        self.found, self.count, self.touched, self.rows = no_segments(evidence_columns), 0, 0, 0
+        self.found, self.count, self.rows = no_segments(evidence_columns), 0, 0
         self.keep, self._open = keep, no_segments(evidence_columns)
         self.series = -1
 
@@ -88,7 +88,6 @@ class SegmentFinder:
         if not len(part):
             return
         self.count += len(part)
-        self.touched += int(part.touched.sum())
         self.rows += int((part.end - part.first).sum())
         self.found = self.found.joined(part)
         if len(self.found) > 2 * self.keep:

@@ -29,17 +29,7 @@ class Pareto(NamedTuple):
     scale: float
 
 
-class Peaks(NamedTuple):
-    """A threshold and what it was extrapolated from."""
-
-    threshold: float
-    initial: float
-    """Quantile above which scores are peaks."""
-    excesses: int
-    pareto: Pareto
-
-
-def peaks_threshold(excesses: Reals, initial: float, rows: float, rate: float) -> Peaks:
+def peaks_threshold(excesses: Reals, initial: float, rows: float, rate: float) -> float:
     """The score that a share `rate` of the rows exceeds, from the excesses over `initial` among `rows` scores."""
     if len(excesses) < FEWEST_PEAKS:
         raise ConfigError(
@@ -54,7 +44,7 @@ def peaks_threshold(excesses: Reals, initial: float, rows: float, rate: float) -
         beyond = -pareto.scale * np.log(relative)
     else:
         beyond = pareto.scale / pareto.shape * (relative**-pareto.shape - 1)
-    return Peaks(float(initial + beyond), float(initial), len(excesses), pareto)
+    return float(initial + beyond)
 
 
 def fit_pareto(excesses: Reals) -> Pareto:

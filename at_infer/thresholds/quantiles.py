@@ -84,12 +84,12 @@ class ValidationScores:
         initial = quantile_threshold(self.levels, self.values, 1 - INITIAL_LEVEL)
         if self.scores is not None:
             tail = self.scores[self.scores > initial].astype(np.float64)
-            return peaks_threshold(tail - initial, initial, self.rows, rate).threshold
+            return peaks_threshold(tail - initial, initial, self.rows, rate)
         rows = min(self.rows, MOST_TAIL_ROWS)
         peaks = round((1 - INITIAL_LEVEL) * rows)
         ranks = (np.arange(rows - peaks, rows) + 0.5) / rows
         tail = np.interp(ranks, self.levels, self.values)
-        return peaks_threshold(tail[tail > initial] - initial, initial, rows, rate).threshold
+        return peaks_threshold(tail[tail > initial] - initial, initial, rows, rate)
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ def test_the_gpu_is_described_by_name_and_architecture(monkeypatch):
         cudaGetDeviceProperties=lambda _: (0, properties),
     )
     monkeypatch.setattr(gpu, "_load_runtime", lambda _: fake)
-    assert find_gpu() == Gpu("NVIDIA RTX 4090", 89, "12.8")
+    assert find_gpu() == Gpu("NVIDIA RTX 4090", 89)
 
 
 # Checks before anything is loaded
@@ -292,7 +292,7 @@ def test_kernels_that_this_driver_refuses_are_replaced_however_many_they_are(tmp
 def test_another_gpu_in_the_same_folder_has_its_own_kernels(tmp_path, machine, monkeypatch):
     path = write_plan(tmp_path, machine.flavour)
     for name in ("NVIDIA GeForce RTX 4090", "NVIDIA RTX A6000"):
-        monkeypatch.setattr(trt, "find_gpu", lambda _, name=name: Gpu(name, 89, "12.8"))
+        monkeypatch.setattr(trt, "find_gpu", lambda _, name=name: Gpu(name, 89))
         with PlanEngine(path) as engine:
             engine.run(make_windows(1))
     found = {path.name for path in runtime_caches(path)}

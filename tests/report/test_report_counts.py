@@ -125,7 +125,6 @@ def test_segments_are_the_runs_above_the_threshold(given: tuple[list, list], kee
     above = np.nan_to_num(scores, nan=-np.inf) > 0.4
     expected = runs(above)
     assert (finder.count, finder.rows) == (len(expected), above.sum())
-    assert finder.touched == (runs_touched(expected, runs(labels)) > 0).sum()
     peaks = sorted((scores[a:b].max() for a, b in zip(expected.starts, expected.ends, strict=True)), reverse=True)
     worst = finder.worst()
     assert worst.peak.tolist() == peaks[:keep]

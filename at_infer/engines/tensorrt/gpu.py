@@ -19,8 +19,6 @@ class Gpu:
     name: str
     compute_capability: int
     """89 stands for 8.9."""
-    driver_cuda: str
-    """Newest CUDA version the driver supports."""
 
 
 def find_gpu(source: str = "GPU") -> Gpu:
@@ -40,7 +38,6 @@ def find_gpu(source: str = "GPU") -> Gpu:
     return Gpu(
         name=properties.name.decode(errors="replace").rstrip("\0"),
         compute_capability=10 * properties.major + properties.minor,
-        driver_cuda=cuda_version(driver),
     )
 
 

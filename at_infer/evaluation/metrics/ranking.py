@@ -18,8 +18,6 @@ class Ranking(NamedTuple):
     """Average precision: the sum of precision times gain in recall."""
     best_f1: float
     """Of all thresholds; finding it takes the labels."""
-    best_threshold: float
-    """The alarms of the best F1 are the scores from here on."""
     samples: Floats
     """Scores at equally spaced ranks, from the highest to the lowest."""
 
@@ -40,15 +38,13 @@ def rank(scores: Floats, labels: Bools, samples: int) -> Ranking:
     positives = int(hits[-1])
     precision = hits / flagged
     f1 = 2 * hits / (flagged + positives)
-    best = int(np.argmax(f1))
     # Trapezoids in whole numbers: twice the area, in rows times rows.
     twice = 2 * int(np.dot(rises, hits)) - int(np.dot(rises, gains))
     ranks = np.linspace(0, len(keys) - 1, samples).astype(np.int64)
     return Ranking(
         auc_roc=twice / (2 * positives * (len(keys) - positives)),
         auc_pr=float(np.dot(gains, precision)) / positives,
-        best_f1=float(f1[best]),
-        best_threshold=float(_unsortable(keys[last[best : best + 1]])[0]),
+        best_f1=float(f1.max()),
         samples=_unsortable(keys[ranks]),
     )
 
