@@ -65,7 +65,7 @@ class Exported:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ExportReport:
     """What an export wrote."""
 
     files: list[Exported]
@@ -84,7 +84,7 @@ def export_model(
     overwrite: bool = False,
     inputs: Sequence[Path] = (),
     say: Say = lambda _: None,
-) -> Report:
+) -> ExportReport:
     """Trace, lower, check and write both graphs, then build the engine; nothing is left behind on failure.
 
     `inputs` are files that no output may replace, beside those that `config` names.
@@ -133,7 +133,7 @@ def export_model(
                 triton, onnx_path=source_path, plan_path=plan_path, metadata=described, overwrite=overwrite
             )
         publish(staging, folder, stale=[*targets.values(), *sidecars])
-    return Report(exported, _why_no_engine(config) if flavour is None else None)
+    return ExportReport(exported, _why_no_engine(config) if flavour is None else None)
 
 
 def score_graph(checkpoint: Checkpoint, checkpoint_sha256: str) -> bytes:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from at_infer.api.picture import Span
 from at_infer.api.progress import Bar
 from at_infer.api.result import Result
-from at_infer.api.table_run import TableRun, Taken, closed, track, tracker_of
+from at_infer.api.table_run import FinalRows, TableRun, closed, track, tracker_of
 from at_infer.engines import Engine
 from at_infer.errors import ConfigError
 from at_infer.incidents.defaults import rules_of_scorer
@@ -180,7 +180,7 @@ class Scorer(scoring.Scorer):
             events += track(self, tracker, slice(first, end), channels, times, missing)
         spans = [Span("", 0, len(channels), 0)] if len(channels) else []
         found = closed(events + tracker.end())
-        return Taken(channels, found, times, spans, Frame()).result(self, None, Frame())
+        return FinalRows(channels, found, times, spans, Frame()).result(self, None, Frame())
 
 
 class _Batch(NamedTuple):

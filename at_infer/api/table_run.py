@@ -24,7 +24,7 @@ from at_infer.tables.parts import CarriedRows
 from at_infer.tables.row_stream import Chunk
 
 
-class Taken(NamedTuple):
+class FinalRows(NamedTuple):
     """Rows that are final."""
 
     channels: Floats
@@ -86,7 +86,7 @@ class TableRun:
         self.ended = True
         self._collect()
 
-    def take(self, count: int) -> Taken:
+    def take(self, count: int) -> FinalRows:
         """Rows that are ready, and the incidents that end in them."""
         nothing = np.empty((0, self.core.settings.channels), np.float32)
         found = self.channels[0] if len(self.channels) == 1 else np.concatenate([nothing, *self.channels])
@@ -118,7 +118,7 @@ class TableRun:
         self.taken += count
         if self.ended and not self.ready:
             events += self.tracker.end()
-        return Taken(channels, closed(events), times, spans, self.keys)
+        return FinalRows(channels, closed(events), times, spans, self.keys)
 
     def _collect(self) -> None:
         for rows in self.core.take():

@@ -13,7 +13,7 @@ from at_infer.tables.columns import Columns, Place, Survey
 
 
 @dataclass(slots=True)
-class Found:
+class FoundSeries:
     """The input as a whole."""
 
     offsets: Offsets
@@ -32,7 +32,7 @@ def find_series(
     surveys: Sequence[Survey | str],
     columns: Columns,
     longest_step: float | None = None,
-) -> Found:
+) -> FoundSeries:
     """Put the files together; a file that does not fit is left out and said, the others stay what they are.
 
     A survey that is a text says why there is none. `longest_step` tells gaps between two files of one series.
@@ -46,7 +46,7 @@ def find_series(
         _leave_out_series_that_start_again(places, usable, columns.series_column, errors)
     for number in errors:
         usable[number] = Survey(0)
-    found = Found(Offsets([survey.rows for survey in usable]), errors=errors)
+    found = FoundSeries(Offsets([survey.rows for survey in usable]), errors=errors)
     last_time: float | None = None
     for number, survey in enumerate(usable):
         if number in errors or (survey.rows == 0 and not columns.series_per_file):
@@ -75,7 +75,7 @@ class ShortSpans(NamedTuple):
     """Between gaps."""
 
 
-def count_short(found: Found, window: int, policy: ShortSeries, source: str) -> ShortSpans:
+def count_short(found: FoundSeries, window: int, policy: ShortSeries, source: str) -> ShortSpans:
     """Series without a single window; if there may be none, what the scorer would say of it, before any work."""
     series = stretches = 0
     for name, group in groupby(found.series, lambda span: span.name):
@@ -90,7 +90,9 @@ def count_short(found: Found, window: int, policy: ShortSeries, source: str) -> 
     return ShortSpans(series + found.empty_series, stretches)
 
 
-def _add_runs(found: Found, runs: Sequence[tuple[str, int]], survey: Survey, first: int, *, gap_before: bool) -> None:
+def _add_runs(
+    found: FoundSeries, runs: Sequence[tuple[str, int]], survey: Survey, first: int, *, gap_before: bool
+) -> None:
     """The series of one file, cut at gaps; the first of them may go on from the file before it."""
     cuts = sorted({**dict.fromkeys(survey.gaps, ""), **{row: name for name, row in runs}}.items())
     ends = [*(row for row, _ in cuts[1:]), survey.rows]

@@ -10,7 +10,7 @@ from typing import Any
 
 from at_infer import __version__
 from at_infer.cluster.earlier import finished_summary, open_folder
-from at_infer.cluster.inputs import Found, count_short, find_series
+from at_infer.cluster.inputs import FoundSeries, count_short, find_series
 from at_infer.cluster.manifest import remove_splits
 from at_infer.cluster.schedule import SplitSchedule
 from at_infer.cluster.scoring import SplitResult
@@ -146,7 +146,7 @@ class _Run:
                 value = Failure("engine", f"{job.attempts} workers died on it, the last one: {value.why}")
             yield job, value
 
-    def _survey(self, workers: Workers) -> Found:
+    def _survey(self, workers: Workers) -> FoundSeries:
         """The workers look at the key columns, file by file."""
         step = max(1, min(SURVEY_FILES, len(self.places) // (4 * workers.count)))
         jobs = deque(Job("survey", tuple(self.places[at : at + step])) for at in range(0, len(self.places), step))
@@ -173,7 +173,7 @@ class _Run:
             self.say(f"note: {other_clock(self.columns, dtype, self.source)}")
         return found
 
-    def _cut(self, workers: Workers, found: Found, split_rows: int | None) -> None:
+    def _cut(self, workers: Workers, found: FoundSeries, split_rows: int | None) -> None:
         """Split the input, skip finished splits, and list the rest."""
         settings, manifest = self.scorer.row_settings, self.manifest
         self.total_rows = sum(series.rows for series in found.series)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from at_infer.cluster.inputs import Found
+from at_infer.cluster.inputs import FoundSeries
 from at_infer.cluster.manifest import SplitEntry, split_file
 from at_infer.cluster.scoring import SplitTask
 from at_infer.cluster.splits import Split, cut, pack
@@ -17,7 +17,7 @@ class SplitSchedule:
     def __init__(
         self,
         places: Sequence[Place],
-        found: Found,
+        found: FoundSeries,
         settings: RowSettings,
         split_rows: int,
     ) -> None:

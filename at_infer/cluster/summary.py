@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from at_infer.cluster.inputs import Found, ShortSpans
+from at_infer.cluster.inputs import FoundSeries, ShortSpans
 from at_infer.cluster.manifest import SplitEntry
 from at_infer.cluster.schedule import SplitSchedule
 from at_infer.cluster.scoring import SplitResult
@@ -28,7 +28,7 @@ class ClusterSummary(Summary):
 def sum_up(
     entries: Sequence[SplitEntry],
     schedule: SplitSchedule,
-    found: Found,
+    found: FoundSeries,
     scorer: Scorer,
     opened: Sequence[Opened],
     *,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from at_infer.models.blame import ACTIVITIES, explain
 from at_infer.models.fusion import Floats, Fusion, fuse_parts
-from at_infer.models.running_sums import PHASES, Columns, Operation, RunningSums
+from at_infer.models.running_sums import PHASES, Operation, RunningSums, SummedColumns
 from at_infer.models.view_means import ACTIVITY_VIEWS, LARGEST
 from at_infer.models.views import ACTIVITY_AT, AHEAD, FLOOR, LEVEL_STEP, NEXT, NEXT_AT, VIEWS, MovingMeans
 
@@ -83,11 +83,13 @@ class Steady:
         """Views that count, and widths of each."""
         coefficients = np.stack([own.T for own, _ in like.predictions], axis=1)[:, :, None]  # (p+1,2,1,F)
         self.intercepts, self.coefficients = coefficients[-1].copy(), coefficients[:-1].copy()
-        residuals = [] if views.residuals is None else [Columns(1, views.residuals.spans)]
-        self.inner = RunningSums([*residuals, Columns(2, views.means.spans)])
+        residuals = [] if views.residuals is None else [SummedColumns(1, views.residuals.spans)]
+        self.inner = RunningSums([*residuals, SummedColumns(2, views.means.spans)])
         """Of residuals and of squared errors of prediction."""
         self.explain = like.explain
-        self.outer = RunningSums([Columns(self.count + (len(ACTIVITIES) if like.explain else 0), like.means.spans)])
+        self.outer = RunningSums(
+            [SummedColumns(self.count + (len(ACTIVITIES) if like.explain else 0), like.means.spans)]
+        )
         """Of squared deviations, and of signed ones of activity if scores are explained."""
         self.rings: dict[Ring, tuple[int, int]] = {(None, 0, 0): (1, PAST)}
         """Where each begins in the memory of a series, behind the recent level, and its length."""

@@ -19,7 +19,7 @@ PHASES = 256
 """Every ring has a length that divides this: where its entries lie depends on the number of a row modulo it."""
 
 
-class Columns(NamedTuple):
+class SummedColumns(NamedTuple):
     """Some that are summed up alike."""
 
     size: int
@@ -42,7 +42,7 @@ class Columns(NamedTuple):
         return [before + 1 + after for before, after in self.spans]
 
 
-class Kept(NamedTuple):
+class StoredSum(NamedTuple):
     """The sums of 2 ** `level` rows that ended `age` rows before the next row."""
 
     columns: int
@@ -53,19 +53,19 @@ class Kept(NamedTuple):
 class RunningSums:
     """Which sums of some columns are kept, in rings, and how those of the next row are formed of them."""
 
-    def __init__(self, groups: Sequence[Columns]) -> None:
+    def __init__(self, groups: Sequence[SummedColumns]) -> None:
         """Those with the widest sums first."""
         self.groups = groups
         tops = [max(group.widths).bit_length() - 1 for group in groups]
         self.new = [sum(g.size for g, top in zip(groups, tops, strict=True) if top >= k) for k in range(tops[0] + 1)]
         """How many columns have sums of 2 ** level rows, by level: the first ones."""
-        self.reads = [Kept(g, k, 1 << k) for k in range(tops[0]) for g, top in enumerate(tops) if top > k]
+        self.reads = [StoredSum(g, k, 1 << k) for k in range(tops[0]) for g, top in enumerate(tops) if top > k]
         """What is formed into others; first the older halves of the new sums, level by level."""
         self.terms = [[self._terms(g, *span) for span in group.spans] for g, group in enumerate(groups)]
         """For each span of each group what is added up: numbers of reads, or -1 - level of a new sum."""
         self.levels = 1 + max((read.level for read in self.reads), default=0)
         """That are kept."""
-        self.writes = [Kept(g, k, 0) for k in range(self.levels) for g, top in enumerate(tops) if top >= k]
+        self.writes = [StoredSum(g, k, 0) for k in range(self.levels) for g, top in enumerate(tops) if top >= k]
         self.read_at, self.write_at = (self._rows(part) for part in (self.reads, self.writes))
 
     def _terms(self, group: int, before: int, after: int) -> list[int]:
@@ -84,12 +84,12 @@ class RunningSums:
         return found
 
     def _read(self, group: int, level: int, age: int) -> int:
-        read = Kept(group, level, age)
+        read = StoredSum(group, level, age)
         if read not in self.reads:
             self.reads.append(read)
         return self.reads.index(read)
 
-    def _rows(self, entries: Sequence[Kept]) -> list[int]:
+    def _rows(self, entries: Sequence[StoredSum]) -> list[int]:
         """Where each begins, if they lie one behind the other, and where the last one ends."""
         return [0, *np.cumsum([self.groups[entry.columns].size for entry in entries]).tolist()]
 
@@ -97,7 +97,7 @@ class RunningSums:
         """How many are kept of a group."""
         return sum(own.columns == group for own in self.writes)
 
-    def length(self, own: Kept) -> int:
+    def length(self, own: StoredSum) -> int:
         """Of its ring: a power of two."""
         ages = [read.age for read in self.reads if read[:2] == own[:2]]
         oldest = max([1, *ages, 0 if own.level else self.groups[own.columns].kept])

@@ -12,7 +12,7 @@ DECADES = 6  # scores that are smaller than the largest by more than this share 
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class ThresholdGrid:
     """Rising thresholds; one of them is the one in use."""
 
     cuts: Ints
@@ -21,7 +21,7 @@ class Grid:
     """Index of the threshold in use."""
 
 
-def choose_grid(total: ThresholdCounts, cuts: Cuts, most: int = MOST_CUTS) -> Grid:
+def choose_threshold_grid(total: ThresholdCounts, cuts: Cuts, most: int = MOST_CUTS) -> ThresholdGrid:
     """Thresholds from below the lowest score to the highest, on a log scale unless scores can be negative."""
     occupied = total.rows.levels[total.rows.levels > 0]
     chosen = np.array([cuts.at])
@@ -32,7 +32,7 @@ def choose_grid(total: ThresholdCounts, cuts: Cuts, most: int = MOST_CUTS) -> Gr
         inner = cuts.levels(wanted.astype(np.float32))
         chosen = np.concatenate([[first], inner[(inner > first) & (inner <= last)], [last], chosen])
     chosen = np.unique(chosen)
-    return Grid(chosen, cuts.values(chosen), int(np.searchsorted(chosen, cuts.at)))
+    return ThresholdGrid(chosen, cuts.values(chosen), int(np.searchsorted(chosen, cuts.at)))
 
 
 def _lowest_shown(rows: LevelTally, cuts: Cuts) -> int:

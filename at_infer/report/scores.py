@@ -10,7 +10,7 @@ from at_infer.models.metadata import Metadata
 from at_infer.models.scored_by import ScoredBy
 from at_infer.report.attention import SeenWindow, look_inside
 from at_infer.report.details import Details, look_closer
-from at_infer.report.grid import Grid, choose_grid
+from at_infer.report.grid import ThresholdGrid, choose_threshold_grid
 from at_infer.report.overview import Observe, Overview, look
 from at_infer.report.windows import Reconstructor, open_associations
 from at_infer.scoring.options import ScoreOptions
@@ -27,7 +27,7 @@ class ScoresReport:
     file: ScoredFile
     threshold: float
     overview: Overview
-    grid: Grid
+    grid: ThresholdGrid
     details: Details
     windows: list[SeenWindow]
     days: float | None
@@ -76,7 +76,7 @@ def survey_scores(
         file=file,
         threshold=rules.open_at,
         overview=overview,
-        grid=choose_grid(overview.total, overview.cuts),
+        grid=choose_threshold_grid(overview.total, overview.cuts),
         details=closer,
         windows=windows,
         days=overview.days(rows_per_day),

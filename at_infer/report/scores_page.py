@@ -11,7 +11,7 @@ from at_infer.evaluation.metrics.runs import Runs
 from at_infer.incidents.find import Found
 from at_infer.incidents.incident import as_seconds
 from at_infer.report.details import Details
-from at_infer.report.grid import Grid
+from at_infer.report.grid import ThresholdGrid
 from at_infer.report.overview import Overview, SeriesOverview, worst_series
 from at_infer.report.payload import Arrays, rounded
 from at_infer.report.scores import MOST_SERIES, ScoresReport
@@ -146,7 +146,7 @@ def _incidents(report: ScoresReport) -> dict[str, Any]:
     }
 
 
-def _counts(counts: ThresholdCounts, grid: Grid, *, labelled: bool) -> dict[str, Any]:
+def _counts(counts: ThresholdCounts, grid: ThresholdGrid, *, labelled: bool) -> dict[str, Any]:
     found = {"rows": counts.rows.above(grid.cuts), "segments": counts.runs.starts.above(grid.cuts)}
     if labelled:
         found["found"] = counts.events.above(grid.cuts)

@@ -25,7 +25,7 @@ from at_infer.tables.observed import ObservedTime
 
 
 @dataclass(frozen=True, slots=True)
-class ScoredRows:
+class FileScores:
     """A file of scores; a row without a score is NaN."""
 
     source: str
@@ -50,11 +50,11 @@ class LabelledRows:
     properties: dict[str, str]
 
 
-def read_scores(source: str, *, score_column: str = "score") -> ScoredRows:
+def read_scores(source: str, *, score_column: str = "score") -> FileScores:
     """The scores of a file, folder or glob, in order."""
     files = open_files(source)
     frame = _read(files, [score_column])
-    return ScoredRows(source, score_values(frame, score_column, files[0].path), file_properties(files[0]))
+    return FileScores(source, score_values(frame, score_column, files[0].path), file_properties(files[0]))
 
 
 def read_labelled(
