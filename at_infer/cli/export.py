@@ -9,7 +9,7 @@ import typer
 from at_infer.cli import published_options as given
 from at_infer.cli.options import LogFormat, engine_option, panel, split_names
 from at_infer.cli.terminal import say, set_log_format, show
-from at_infer.config import ExportPrecision, ScoreMode
+from at_infer.config import DEFAULT_RATIO, ExportPrecision, ScoreMode
 from at_infer.errors import CheckpointError, MissingExtraError, OutputError
 from at_infer.installed import check_own_packages, install_extra
 from at_infer.threads import let_threads_sleep
@@ -81,7 +81,9 @@ def export(
     series_column: given.SeriesColumn = None,
     ratio: Annotated[
         float | None,
-        given.published_option(help="Threshold: fraction of that file's rows above it.", show_default="0.01"),
+        given.published_option(
+            help="Threshold: fraction of that file's rows above it.", show_default=str(DEFAULT_RATIO)
+        ),
     ] = None,
 ) -> None:
     """Export a checkpoint to ONNX, and to a TensorRT plan where one can be built.
@@ -145,7 +147,7 @@ def export(
             columns=columns,
             exclude=exclude,
             series_column=series_column,
-            ratio=0.01 if ratio is None else ratio,
+            ratio=DEFAULT_RATIO if ratio is None else ratio,
             score_mode=score_mode,
         )
     else:
