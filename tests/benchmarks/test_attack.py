@@ -45,7 +45,7 @@ def test_results_of_separate_runs_are_added_or_replace_each_other() -> None:
 @pytest.mark.slow
 def test_a_short_attack_finds_nothing(tmp_path: Path, warm: Path) -> None:
     found = tmp_path / "attack.json"
-    words = ["--mutations", "12", "--kills", "1", "--watch-kills", "1", "--output", str(found)]
+    words = ["--mutations", "8", "--kills", "1", "--watch-kills", "1", "--output", str(found)]
     # A process of its own: threads of this one would be forked.
     command = [warm / "python", "-m", "benchmarks.attack", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -379,8 +379,8 @@ def test_a_swapped_plan_and_an_edited_or_missing_sidecar_are_noticed(run_cli, ck
 
 @pytest.mark.slow
 @pytest.mark.tensorrt
-def test_a_model_of_the_papers_size_exports_and_builds(run_cli, tmp_path, out):
-    source = checkpoint(features=25, window=100, width=512, heads=8, layers=3, feed_forward=512, windows=2)
+def test_a_model_of_the_papers_width_exports_and_builds(run_cli, tmp_path, out):
+    source = checkpoint(features=25, window=100, width=512, heads=8, feed_forward=512, windows=2)  # layers are alike
     replace(source, columns=[f"f{i:02}" for i in range(25)]).save(tmp_path / "paper.pt")
     answer = run_cli("export", tmp_path / "paper.pt", "-o", out, "--compute-capability", "89")
     assert answer.code == 0, answer.err

@@ -339,7 +339,7 @@ def test_input_that_does_not_belong_together_is_one_line(run_cli: Cli, tmp_path:
         ([scores, "--threshold", "nan"], "not a finite number"),
         ([models / "model.onnx"], "is a model; give its scores"),
         ([tmp_path / "bare.pt"], "has no training history"),
-        ([tmp_path / "bare.pt", "--data", scores], "--data is for scores"),
+        ([tmp_path / "bare.pt", "--data", scores], "--data: is for scores"),
         ([scores, "--png", tmp_path / "no" / "where"], "does not exist"),
     ]:
         assert said in refused(run_cli("report", *words, "-o", output), output), words
