@@ -8,7 +8,7 @@ import typer
 from at_infer.cli import options as shared
 from at_infer.cli.options import input_option, output_option, panel
 from at_infer.cli.progress import RowsBar
-from at_infer.cli.terminal import say, show
+from at_infer.cli.terminal import counted, say, show
 from at_infer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -97,8 +97,8 @@ def _write_scores(found: "ScoresReport", output: Path, png: Path | None, *, over
     write_page(output, render(f"{Path(found.file.source).name}: anomalies", *describe_scores(found)))
     flagged = sum(series.flagged for series in overview.series)
     show(
-        f"{output}: {overview.rows} rows of {len(overview.series)} series, {flagged} flagged in "
-        f"{overview.segment_count} segments, {len(overview.incidents.spans)} incidents, "
+        f"{output}: {counted(overview.rows, 'row')} of {len(overview.series)} series, {flagged} flagged in "
+        f"{counted(overview.segment_count, 'segment')}, {counted(len(overview.incidents.spans), 'incident')}, "
         f"{output.stat().st_size / 1e6:.1f} MB"
     )
     for note in found.notes:

@@ -11,7 +11,7 @@ from at_infer.cli import scoring_options as shared
 from at_infer.cli.incident_options import CoolDownRows, MergeRows, MinRows, incident_options, incidents_option
 from at_infer.cli.options import LogFormat, engine_option, input_option, panel, run_option, score_option
 from at_infer.cli.progress import RowsBar
-from at_infer.cli.terminal import say, set_log_format, show
+from at_infer.cli.terminal import counted, say, set_log_format, show
 from at_infer.config import Align
 from at_infer.errors import ConfigError
 
@@ -211,18 +211,19 @@ def _show(
         found = write_incidents(summary.output, incidents)
         facts |= {"incidents": found.incidents, "incidents_file": found.path}
         still_open = f"{found.open} of them open at the end"
-        lines.append(f"{found.path}: {found.incidents} incidents, {still_open}; an incident {found.rules}")
+        lines.append(f"{found.path}: {counted(found.incidents, 'incident')}, {still_open}; an incident {found.rules}")
     show(json.dumps(facts) if as_json else "\n".join(lines))
 
 
 def _text(summary: "Summary") -> str:
     share = summary.anomalies / summary.rows
     lines = [
-        f"{summary.output}: {summary.rows} rows of {summary.series} series, {summary.anomalies} anomalous rows "
-        f"({share:.2%}) in {summary.segments} segments, score {summary.score_mode} above {summary.threshold:.4g}",
-        f"{summary.windows} windows in {summary.seconds:.1f} s, {summary.rows_per_s:.0f} rows/s by {summary.engine}, "
-        f"batch {summary.batch_size}; busy: reading {summary.read_s:.1f} s, engine {summary.engine_s:.1f} s, "
-        f"writing {summary.write_s:.1f} s",
+        f"{summary.output}: {counted(summary.rows, 'row')} of {summary.series} series, "
+        f"{counted(summary.anomalies, 'anomalous row')} ({share:.2%}) in {counted(summary.segments, 'segment')}, "
+        f"score {summary.score_mode} above {summary.threshold:.4g}",
+        f"{counted(summary.windows, 'window')} in {summary.seconds:.1f} s, {summary.rows_per_s:.0f} rows/s by "
+        f"{summary.engine}, batch {summary.batch_size}; busy: reading {summary.read_s:.1f} s, "
+        f"engine {summary.engine_s:.1f} s, writing {summary.write_s:.1f} s",
     ]
     if summary.unscored_rows:
         lines.append(
@@ -239,7 +240,7 @@ def _text(summary: "Summary") -> str:
         more = len(summary.missing_features) - 8
         lines.append(f"missing and masked in the score: {told}{f' and {more} more' if more > 0 else ''}")
     if summary.gaps:
-        lines.append(f"{summary.gaps} gaps in time: no window spans them, and the series restarts after each")
+        lines.append(f"{counted(summary.gaps, 'gap')} in time: no window spans one, and the series restarts after it")
     if summary.resumed_rows:
         lines.append(f"{summary.resumed_rows} rows were scored by an earlier run")
     return "\n".join(lines)
@@ -247,6 +248,6 @@ def _text(summary: "Summary") -> str:
 
 def _text_of_cluster(summary: "ClusterSummary") -> str:
     done = f", {summary.skipped_splits} of them done before" if summary.skipped_splits else ""
-    workers = "worker" if summary.workers == 1 else "workers"
-    lost = f"; {summary.lost_workers} workers died and were replaced" if summary.lost_workers else ""
-    return f"{summary.splits} splits of about {summary.split_rows} rows{done}, by {summary.workers} {workers}{lost}"
+    lost = f"; replaced {counted(summary.lost_workers, 'worker')} that died" if summary.lost_workers else ""
+    by = counted(summary.workers, "worker")
+    return f"{counted(summary.splits, 'split')} of about {summary.split_rows} rows{done}, by {by}{lost}"

@@ -28,6 +28,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
 
+def counted(count: int, what: str) -> str:
+    """`1 gap`, `2 gaps`."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def say(text: str) -> None:
     """A message, on stderr; parameters are named as options."""
     line = printable(in_options(text))

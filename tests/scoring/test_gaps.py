@@ -320,7 +320,7 @@ Cli = Callable[..., Any]
 def test_the_command_line_counts_gaps_and_takes_none(run_cli: Cli, model: Path, tmp_path: Path) -> None:
     timed(90, 7, 60).write_parquet(tmp_path / "in.parquet")
     words = ["score", tmp_path / "in.parquet", "--engine", model, "-o", tmp_path / "out.parquet", "--overwrite"]
-    assert "2 gaps in time: no window spans them" in run_cli(*words).out
+    assert "2 gaps in time: no window spans one" in run_cli(*words).out
     assert '"gaps": 2, "short_stretches": 1' in run_cli(*words, "--json").out
     assert "gaps" not in run_cli(*words, "--max-gap", "none").out
     answer = run_cli(*words, "--max-gap", "soon")

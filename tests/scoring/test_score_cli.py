@@ -86,7 +86,7 @@ def test_the_summary_is_text_for_people_and_one_line_of_json_for_machines(
     answer = run_cli(*words)
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.startswith(
-        f"{out}/scores.parquet: 205 rows of 1 series, 205 anomalous rows (100.00%) in 1 segments, score {SCORE.mode}"
+        f"{out}/scores.parquet: 205 rows of 1 series, 205 anomalous rows (100.00%) in 1 segment, score {SCORE.mode}"
     )
     answer = run_cli(*words, "--overwrite", "--json")
     assert (answer.code, answer.err, answer.out.count("\n")) == (0, "", 1)
