@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from at_infer.config import ScoreConfig
 from at_infer.engines import Engine, open_engine
 from at_infer.live.lines import PipedLines
+from at_infer.live.options import WatchOptions
 from at_infer.live.rows import RowReader
 from at_infer.live.scorer import StreamScorer
 from at_infer.live.watch import Watch
@@ -95,7 +96,8 @@ def watch_lines(stream: StreamScorer, path: Path, max_delay_s: float) -> Watched
     reader = RowReader(COLUMNS, time_column="timestamp", series_column="machine")
     said: list[str] = []
     with path.open("rb") as file:
-        loop = Watch(PipedLines(file.fileno()), reader, stream, out, said.append, max_delay_s=max_delay_s)
+        options = WatchOptions(max_delay_s=max_delay_s)
+        loop = Watch(PipedLines(file.fileno()), reader, stream, out, said.append, options)
         begin, cpu_begin = time.perf_counter(), time.thread_time()
         loop.run(lambda: False)
         seconds, cpu_s = time.perf_counter() - begin, time.thread_time() - cpu_begin

@@ -40,7 +40,14 @@ def serve(address: str) -> None:
     import export.pipeline
     from tests.once import trace_in_tests
 
-    for name in ("cli", "engines.ort", "evaluation.evaluate", "live.watch", "report.scores_page", "scoring.score_file"):
+    for name in (
+        "cli",
+        "engines.ort",
+        "evaluation.evaluate",
+        "live.session",
+        "report.scores_page",
+        "scoring.score_file",
+    ):
         import_module(f"at_infer.{name}")
     torch.set_num_threads(1)
     export.pipeline.trace = trace_in_tests  # type: ignore[attr-defined]

@@ -11,6 +11,7 @@ RENAMED = {
     "families": "--family",
     "compute_capabilities": "--compute-capability",
     "max_delay_s": "--max-delay-ms",
+    "state_interval_s": "--state-interval",
 }
 """Parameters that have another name here."""
 OF_PARAMETERS = (ConfigError, ExportError, ClusterError, MissingExtraError)

@@ -5,8 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -16,15 +15,11 @@ from at_infer.cli import scoring_options as shared
 from at_infer.cli.incident_options import CoolDownRows, MergeRows, MinRows, incident_options, incidents_option
 from at_infer.cli.options import LogFormat, engine_option, input_option, run_option, score_option
 from at_infer.cli.terminal import say, set_log_format
-from at_infer.errors import ConfigError, OutputError
+from at_infer.errors import OutputError
 from at_infer.interrupt import Interrupt
 
 if TYPE_CHECKING:
-    from at_infer.live.delivery import Delivery
-    from at_infer.live.lines import Lines, Position
-    from at_infer.live.reload import Reloader
-    from at_infer.live.scorer import StreamScorer
-    from at_infer.live.tally import Tally
+    from at_infer.live.watch import Watch
 
 
 def watch(
@@ -136,28 +131,29 @@ def watch(
       at-infer watch --engine model.onnx --follow sensors.jsonl --only incidents --metrics :9464 --state watch.state
     """
     set_log_format(log_format)
-    if from_end and follow is None:
-        raise ConfigError("--from-end: needs --follow; stdin is always read from its start")
-    if not state_interval >= 0:
-        raise ConfigError(f"--state-interval: {state_interval:g} s is negative or not a number; give 0 or more")
-    told = only == "incidents" or on_incident is not None or webhook is not None
-    with _Stop() as stop, ExitStack() as stack:
-        from at_infer.incidents.defaults import rules_of_scorer
-        from at_infer.live.grid import LiveGrid
-        from at_infer.live.incidents import LiveIncidents
-        from at_infer.live.kept import Kept
-        from at_infer.live.metrics import Metrics
-        from at_infer.live.metrics_server import MetricsServer
-        from at_infer.live.reload import Reloader
-        from at_infer.live.rows import RowReader
-        from at_infer.live.scorer import StreamScorer
-        from at_infer.live.state import values_of
-        from at_infer.live.tally import Tally
-        from at_infer.live.watch import Watch
-        from at_infer.output import check_writable
+    with _Stop() as stop:
+        from at_infer.live.options import WatchOptions
+        from at_infer.live.session import open_watch
         from at_infer.scoring.options import EngineOptions, InputOptions, ScoreOptions
 
-        options = ScoreOptions(
+        options = WatchOptions(
+            follow=follow,
+            from_end=from_end,
+            format=format_,
+            header=None if header is None else tuple(name.strip() for name in header.split(",")),
+            every=every,
+            max_series=max_series,
+            max_delay_s=max_delay_ms / 1000,
+            state=state,
+            state_interval_s=state_interval,
+            reload=reload,
+            only=only,
+            on_incident=on_incident,
+            webhook=webhook,
+            webhook_format=webhook_format,
+            metrics=metrics,
+        )
+        score_options = ScoreOptions(
             mode=score_mode,
             temperature=temperature,
             smooth=smooth,
@@ -168,7 +164,7 @@ def watch(
             ratio=ratio,
             false_alarms=false_alarms,
             align="last",
-            explain=explain or ("top" if told else "none"),
+            explain=explain or ("top" if options.reports_incidents else "none"),
             on_missing_feature=on_missing_feature,
             max_gap=shared.number_of_steps(max_gap),
             interval=interval,
@@ -177,91 +173,31 @@ def watch(
                 min_rows,
                 merge_rows,
                 cool_down_rows,
-                wanted=told or metrics is not None,
+                wanted=options.tracks_incidents,
                 way="add --only incidents, --on-incident, --webhook or --metrics",
             ),
         )
         input_options = InputOptions(
-            time_column=time_column, no_time=no_time, series_column=series_column, one_series=one_series
+            time_column=time_column,
+            no_time=no_time,
+            series_column=series_column,
+            one_series=one_series,
+            on_bad_time=on_bad_time,
         )
         engine_options = EngineOptions(provider=provider, threads=threads, batch_size=batch_size)
-        open_stream = partial(
-            StreamScorer,
-            engine,
-            options,
-            engine_options,
-            every=every,
-            max_series=max_series,
-            on_bad_time=on_bad_time,
-            on_grid=True,
+        opened = open_watch(
+            engine, options, score_options, input_options, engine_options, stdin=sys.stdin, stdout=sys.stdout, say=say
         )
-        stream, loop = open_stream(), None
-        stack.callback(lambda: (stream if loop is None else loop.stream).close())  # it may be another by then
-        for note in stream.scorer.notes:
-            say(f"note: {note}")
-        columns = input_options.columns(stream.metadata, options.max_gap, on_grid=stream.scorer.on_grid)
-        reader = RowReader(
-            columns.features,
-            time_column=columns.time_column,
-            series_column=columns.series_column,
-            format=format_,
-            may_be_absent=stream.scorer.masks,
-            header=None if header is None else [name.strip() for name in header.split(",")],
-        )
-        kept = Kept()
-        if state is not None:
-            check_writable(state, overwrite=True, inputs=[engine, follow])
-            if state.exists():
-                extra = stream.load(state)
-                with values_of(state):
-                    kept = Kept.from_dict(extra)
-        tally = Tally()
-        seen = Metrics(tally, stream)
-        if metrics is not None:
-            server = stack.enter_context(MetricsServer(seen, metrics))
-            say(f"metrics: {server.url}")
-        incidents = None
-        if told or metrics is not None:
-            deliveries = _deliveries(on_incident, webhook, webhook_format, tally)
-            incidents = stack.enter_context(LiveIncidents(stream, rules_of_scorer(stream.scorer), tally, deliveries))
-            with values_of(state or Path()):
-                incidents.recall(kept.incidents)
-            if kept.rules not in (None, incidents.rules.to_dict()):
-                say(f"{state}: its incidents were made by other rules; from now on an incident {incidents.rules}")
-        grid = None if stream.scorer.on_grid is None else LiveGrid(stream, tally)
-        if grid is not None:
-            with values_of(state or Path()):
-                grid.recall(kept.grid)
-        lines = stack.enter_context(_lines(follow, kept.position, from_end=from_end))
-        reloader = Reloader(engine, open_stream, tally, say, input_options=input_options, follow_file=reload)
-        stack.enter_context(_hangup(reloader))
-        loop = Watch(
-            lines,
-            reader,
-            stream,
-            sys.stdout.buffer,
-            say,
-            max_delay_s=max_delay_ms / 1000,
-            expected_share=stream.scorer.chosen.ratio,
-            first_row=kept.row,
-            state=state,
-            state_interval_s=state_interval,
-            tally=tally,
-            metrics=None if metrics is None else seen,
-            incidents=incidents,
-            only=only,
-            reloader=reloader,
-            grid=grid,
-        )
-        try:
-            loop.run(lambda: stop.requested)
-        except BrokenPipeError:
-            _forget_stdout()
-            return
-        except OutputError:
-            _forget_stdout()
-            raise
-        summary = _text(tally, loop.stream, incidents is not None)
+        with opened as loop, _hangup(loop):
+            try:
+                loop.run(lambda: stop.requested)
+            except BrokenPipeError:
+                _forget_stdout()
+                return
+            except OutputError:
+                _forget_stdout()
+                raise
+            summary = _text(loop)
     if stop.number == signal.SIGINT:
         raise KeyboardInterrupt(summary)
     say(summary)
@@ -278,11 +214,11 @@ class _Stop(Interrupt):
 
 
 @contextmanager
-def _hangup(reloader: "Reloader") -> Iterator[None]:
+def _hangup(loop: "Watch") -> Iterator[None]:
     """SIGHUP asks for the engine to be opened again."""
 
     def request(_number: int, _frame: FrameType | None) -> None:
-        reloader.requested = True
+        loop.request_reload()
 
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -294,36 +230,17 @@ def _hangup(reloader: "Reloader") -> Iterator[None]:
         signal.signal(signal.SIGHUP, previous)
 
 
-def _lines(follow: Path | None, position: "Position | None", *, from_end: bool) -> "Lines":
-    from at_infer.live.lines import FollowedLines, PipedLines
-
-    if follow is None:
-        if sys.stdin is None:
-            raise ConfigError("stdin: is closed; pipe rows into it, or pass --follow")
-        return PipedLines(sys.stdin.fileno())
-    return FollowedLines(follow, position=position, from_end=from_end, say=say)
-
-
-def _deliveries(on_incident: str | None, webhook: str | None, form: NoticeFormat, tally: "Tally") -> list["Delivery"]:
-    from at_infer.live.delivery import Delivery, Way
-    from at_infer.live.ways import Command, Webhook
-
-    ways: list[Way] = [] if on_incident is None else [Command(on_incident)]
-    if webhook is not None:
-        ways.append(Webhook(webhook, form))
-    return [Delivery(way, tally, say) for way in ways]
-
-
 def _forget_stdout() -> None:
     """The reader is gone; buffered output must not be flushed again when Python exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _text(tally: "Tally", stream: "StreamScorer", incidents: bool) -> str:
+def _text(loop: "Watch") -> str:
+    tally, stream = loop.tally, loop.stream
     dropped = f", {tally.dropped_series} dropped" if tally.dropped_series else ""
     late = f", {tally.dropped_rows} rows dropped whose time does not increase" if tally.dropped_rows else ""
     gaps = f", {stream.core.counts.gaps} gaps in time" if stream.core.counts.gaps else ""
-    found = f", {tally.events['opened']} incidents ({tally.incidents_open} open)" if incidents else ""
+    found = f", {tally.events['opened']} incidents ({tally.incidents_open} open)" if loop.incidents else ""
     return (
         f"{tally.rows} rows of {len(stream.series)} series{dropped}: {tally.scored} scored, "
         f"{tally.anomalies} anomalous{found}, {tally.bad_lines} bad lines{late}{gaps}; threshold {stream.threshold:.4g}"

@@ -4,14 +4,12 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from json.encoder import encode_basestring
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from at_infer.choices import WatchOutput
 from at_infer.errors import ConfigError, DataError, OutputError
 from at_infer.incidents.defaults import rules_of_scorer
 from at_infer.incidents.incident import plain_time
@@ -23,6 +21,7 @@ from at_infer.live.kept import Kept
 from at_infer.live.lines import Block, Lines, Say
 from at_infer.live.metrics import Metrics
 from at_infer.live.notices import notice_line
+from at_infer.live.options import WatchOptions
 from at_infer.live.pending import Pending
 from at_infer.live.pushed import FeatureChange, Pushed
 from at_infer.live.reasons import reasons
@@ -37,11 +36,21 @@ ROWS_TO_COMPARE, TOO_MANY = 1000, 5
 INFINITE = float("inf")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopParts:
+    """What a loop has besides its stream; None: not requested."""
+
+    tally: Tally = field(default_factory=Tally)
+    metrics: Metrics | None = None
+    incidents: LiveIncidents | None = None
+    reloader: Reloader | None = None
+    grid: LiveGrid | None = None
+
+
 class Watch:
     """Joins a source of lines, a `StreamScorer` and an output; one call of `run` is one process's life.
 
-    A row waits at most `max_delay_s` for others, so that the engine gets windows of many series at once. If many more
-    than the `expected_share` of rows are anomalous, that is said once.
+    If many more than the `expected_share` of rows are anomalous, that is said once.
     """
 
     def __init__(
@@ -51,34 +60,21 @@ class Watch:
         stream: StreamScorer,
         out: BinaryIO,
         say: Say,
+        options: WatchOptions | None = None,
+        parts: LoopParts | None = None,
         *,
-        max_delay_s: float = 0.0,
-        expected_share: float | None = None,
         first_row: int = 0,
-        state: Path | None = None,
-        state_interval_s: float = 60.0,
-        tally: Tally | None = None,
-        metrics: Metrics | None = None,
-        incidents: LiveIncidents | None = None,
-        only: WatchOutput = "rows",
-        reloader: Reloader | None = None,
-        grid: LiveGrid | None = None,
+        expected_share: float | None = None,
     ) -> None:
+        parts = parts or LoopParts()
         added = ("row", *added_columns(stream.scorer))
         for name in (reader.time_column, reader.series_column):
             if name in added:
                 raise ConfigError(f"column {name!r}: is the time or series column and a field of the output; rename it")
-        if not 0 <= max_delay_s < float("inf"):
-            raise ConfigError(f"max_delay_s: {1000 * max_delay_s:g} ms is not a duration; give 0 or more")
         self.lines, self.reader, self.stream, self.out, self.say = lines, reader, stream, out, say
-        self.max_delay_s, self.expected_share, self.state, self.state_interval_s = (
-            max_delay_s,
-            expected_share,
-            state,
-            state_interval_s,
-        )
-        self.tally, self.metrics, self.incidents, self.only = tally or Tally(), metrics, incidents, only
-        self.reloader, self.grid = reloader, grid
+        self.options, self.expected_share = options or WatchOptions(), expected_share
+        self.tally, self.metrics, self.incidents = parts.tally, parts.metrics, parts.incidents
+        self.reloader, self.grid = parts.reloader, parts.grid
         self.row = first_row
         """Number of the next row; bad ones count, so that it finds its line again."""
         self.lines_read = 0
@@ -91,7 +87,7 @@ class Watch:
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Run until the lines end, or `stopped`; then score pending rows. A closed output is a `BrokenPipeError`."""
-        ended = False
+        state, ended = self.options.state, False
         try:
             while not stopped():
                 block = self.lines.read(self._wait_s())
@@ -100,23 +96,23 @@ class Watch:
                     break
                 self._take(block)
                 self.bad_lines.report()
-                if self.pending.rows and time.monotonic() >= self.pending.since + self.max_delay_s:
+                if self.pending.rows and time.monotonic() >= self.pending.since + self.options.max_delay_s:
                     self._score()
                 if self.reloader is not None and self.reloader.is_due():
                     self._reload(self.reloader)
-                if self.state is not None and time.monotonic() >= self._saved_at + self.state_interval_s:
+                if state is not None and time.monotonic() >= self._saved_at + self.options.state_interval_s:
                     self._score()
                     try:
                         self.save()
                     except OutputError as error:
                         self.say(f"{error}; going on without")
             self._score()
-            if ended and self.state is None:
+            if ended and state is None:
                 for row in self.grid.end() if self.grid is not None else ():
                     self._add(row, self.lines_read, self.row)
                 self._score()
                 self._finish(self.stream.drain())
-            if self.incidents is not None and self.state is None:
+            if self.incidents is not None and state is None:
                 self._write_events(self.incidents.end())
         except BrokenPipeError:
             self.save()
@@ -128,13 +124,18 @@ class Watch:
     def save(self) -> None:
         """Keep the state, if asked to; nothing may be pending."""
         self._saved_at = time.monotonic()
-        if self.state is not None:
+        if self.options.state is not None:
             grid = () if self.grid is None else tuple(self.grid.remember())
             kept = Kept(row=self.row, position=self.lines.position(), grid=grid)
             if self.incidents is not None:
                 rules = self.incidents.rules.to_dict()
                 kept = replace(kept, incidents=tuple(self.incidents.remember()), rules=rules)
-            self.stream.save(self.state, kept.to_dict())
+            self.stream.save(self.options.state, kept.to_dict())
+
+    def request_reload(self) -> None:
+        """Open the engine again soon; for a signal handler."""
+        if self.reloader is not None:
+            self.reloader.requested = True
 
     def _reload(self, reloader: Reloader) -> None:
         """Continue with another engine."""
@@ -158,7 +159,7 @@ class Watch:
     def _wait_s(self) -> float:
         if not self.pending.rows:
             return IDLE_S
-        return min(IDLE_S, max(0.0, self.pending.since + self.max_delay_s - time.monotonic()))
+        return min(IDLE_S, max(0.0, self.pending.since + self.options.max_delay_s - time.monotonic()))
 
     def _take(self, block: Block) -> None:
         if block.first == 1 and block.lines:
@@ -225,14 +226,14 @@ class Watch:
     def _finish(self, pushed: Pushed) -> None:
         """Rows that are final: their lines, then what they say of incidents."""
         answer = self._answer(pushed)
-        if self.only == "rows":
+        if self.options.only == "rows":
             self._write(answer)
         if self.incidents is not None:
             by_series, by_time = self.reader.series_column is not None, self.reader.time_column is not None
             self._write_events(self.incidents.add(pushed, by_series=by_series, by_time=by_time))
 
     def _write_events(self, events: list[Event]) -> None:
-        if self.only == "incidents":
+        if self.options.only == "incidents":
             self._write(b"".join(map(notice_line, events)))
 
     def _write(self, answer: bytes) -> None:

@@ -14,8 +14,10 @@ from at_infer.incidents.defaults import rules_of_scorer
 from at_infer.incidents.rules import IncidentRules
 from at_infer.live.incidents import LiveIncidents
 from at_infer.live.kept import Kept
+from at_infer.live.options import WatchOptions
 from at_infer.live.state import values_of
 from at_infer.live.tally import Tally
+from at_infer.live.watch import LoopParts
 from tests.first_column import FirstColumn, N
 from tests.live.test_watch import Run, as_lines, record
 from tests.scored import rows
@@ -97,7 +99,8 @@ def test_a_name_that_no_state_can_hold_is_a_bad_line(tmp_path: Path) -> None:
     lines = as_lines([record(200, s=name) for _ in range(N + 1) for name in ("a", *ODD_NAMES)])
     tracked = LiveIncidents(stream, IncidentRules(open_at=100.0, close_at=50.0), Tally())
     state = tmp_path / "state"
-    run = Run(lines, tmp_path, reader={"series_column": "s"}, incidents=tracked, state=state, only="incidents")
+    options, parts = WatchOptions(state=state, only="incidents"), LoopParts(incidents=tracked)
+    run = Run(lines, tmp_path, reader={"series_column": "s"}, options=options, parts=parts)
     assert [one["series"] for one in run.answers] == ["a"]
     assert run.watch.tally.bad_lines == len(ODD_NAMES) * (N + 1)
     stream.load(state)

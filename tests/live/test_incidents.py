@@ -15,7 +15,9 @@ from at_infer import ScoreOptions, StreamScorer
 from at_infer.incidents.rules import IncidentRules
 from at_infer.live.incidents import LiveIncidents
 from at_infer.live.kept import Kept
+from at_infer.live.options import WatchOptions
 from at_infer.live.tally import Tally
+from at_infer.live.watch import LoopParts
 from tests.checkpoints import WINDOW
 from tests.first_column import FirstColumn, N, rows_of
 from tests.live.receiver import Receiver
@@ -40,9 +42,8 @@ class Tracked(Run):
             tmp_path,
             reader=reader,
             stream={"max_series": stream.max_series},
-            tally=self.counts,
-            incidents=incidents,
-            only="incidents",
+            options=WatchOptions(only="incidents"),
+            parts=LoopParts(tally=self.counts, incidents=incidents),
             **options,
         )
 

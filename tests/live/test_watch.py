@@ -19,6 +19,7 @@ from at_infer import EngineOptions
 from at_infer.errors import ConfigError, OutputError
 from at_infer.live import watch as watch_module
 from at_infer.live.lines import Block, PipedLines
+from at_infer.live.options import WatchOptions
 from at_infer.live.rows import RowReader
 from at_infer.live.scorer import StreamScorer
 from at_infer.live.watch import Watch
@@ -44,7 +45,7 @@ class Run:
     """The whole life of a loop over some lines."""
 
     def __init__(
-        self, text: bytes, tmp_path: Path, *, engine: FirstColumn | None = None, reader=None, stream=None, **options
+        self, text: bytes, tmp_path: Path, *, engine: FirstColumn | None = None, reader=None, stream=None, **more
     ) -> None:
         self.engine = engine or FirstColumn()
         self.said: list[str] = []
@@ -57,7 +58,7 @@ class Run:
                 StreamScorer(self.engine, ScoreOptions(threshold=100.0), **(stream or {})),
                 self.out,
                 self.said.append,
-                **options,
+                **more,
             )
             self.watch.run(lambda: False)
 
@@ -206,9 +207,9 @@ def test_a_carried_column_cannot_take_the_name_of_an_answer(tmp_path, name):
 
 
 @pytest.mark.parametrize("delay", [-1.0, float("nan"), float("inf")])
-def test_a_delay_that_is_no_time_is_refused(tmp_path, delay):
+def test_a_delay_that_is_no_time_is_refused(delay):
     with pytest.raises(ConfigError, match="max_delay_s: "):
-        Run(b"", tmp_path, max_delay_s=delay)
+        WatchOptions(max_delay_s=delay)
 
 
 class Script:
@@ -252,7 +253,8 @@ def answered(monkeypatch, arrivals: dict[float, bytes], *, batch_size: int, max_
     monkeypatch.setattr(watch_module.time, "monotonic", script.monotonic)
     out = TimedOutput(script)
     stream = StreamScorer(FirstColumn(), engine_options=EngineOptions(batch_size=batch_size))
-    Watch(script, RowReader(["a", "b", "c"]), stream, out, print, max_delay_s=max_delay_s).run(lambda: False)
+    options = WatchOptions(max_delay_s=max_delay_s)
+    Watch(script, RowReader(["a", "b", "c"]), stream, out, print, options).run(lambda: False)
     return out.answered
 
 
@@ -297,8 +299,7 @@ def test_a_state_that_cannot_be_written_now_does_not_stop_the_stream(tmp_path):
         StreamScorer(FirstColumn()),
         out,
         said.append,
-        state=folder / "state",
-        state_interval_s=0.0,
+        WatchOptions(state=folder / "state", state_interval_s=0.0),
     )
     with pytest.raises(OutputError, match="could not be written"):  # at the end it is an error
         loop.run(lambda: False)
