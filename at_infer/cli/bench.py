@@ -69,12 +69,9 @@ def bench(
     if plot is not None:
         check_writable(plot, overwrite=True, inputs=[*engine, check, checkpoint])
     let_threads_sleep()
-    import numpy as np
-
-    from at_infer.measure.bench import compare, measure, open_contestants
+    from at_infer.measure.bench import compare_on, measure, open_contestants, random_windows
     from at_infer.measure.bench_plot import draw
     from at_infer.measure.gpu_sensors import GpuWatch
-    from at_infer.scoring.real_windows import real_windows
 
     contestants, absent, metadata = open_contestants(engine, provider=provider, threads=threads)
     if metadata is None:
@@ -83,14 +80,8 @@ def bench(
         model, missing = _pytorch(checkpoint, threads)
         contestants += model
         absent += missing
-    rng = np.random.default_rng(0)
-    shape = (max(sizes), metadata.model.window, metadata.model.features)
-    mean, scale = (np.asarray(part, np.float32) for part in (metadata.scaler.mean, metadata.scaler.scale))
-    windows = mean + scale * rng.normal(size=shape).astype(np.float32)
-    agreements: list[Agreement] = []
-    if check is not None:
-        threshold = metadata.validation_of().threshold.value
-        agreements = compare(contestants, real_windows(check, metadata), threshold, max(sizes))
+    windows = random_windows(max(sizes), metadata)
+    agreements = [] if check is None else compare_on(contestants, check, metadata, max(sizes))
 
     def tell(size: int) -> None:
         about = duration * len(contestants)
@@ -137,11 +128,11 @@ def _sizes(text: str) -> list[int]:
 def _pytorch(checkpoint: Path | None, threads: int | None) -> "tuple[list[Contestant], list[Absent]]":
     import numpy as np
 
-    from at_infer.measure.bench import Absent, Contestant, resident_mb
+    from at_infer.measure.bench import resident_mb, try_scorers
 
     if checkpoint is None:
         raise ConfigError("--against: the PyTorch model comes from a checkpoint; pass --checkpoint ckpt.pt")
-    before = resident_mb()
+    before_mb = resident_mb()
     try:
         import torch
     except ImportError:
@@ -152,16 +143,8 @@ def _pytorch(checkpoint: Path | None, threads: int | None) -> "tuple[list[Contes
 
     source = Checkpoint.load(checkpoint)
     probe = np.zeros((1, source.model.window, source.model.features), np.float32)
-    found, absent = [], []
-    for name, score in pytorch_scorers(source, threads):
-        try:
-            score(probe)
-        except Exception as error:  # torch.compile needs a compiler and fails in many ways
-            absent.append(Absent(name, " ".join(str(error).split())[:200]))
-            continue
-        found.append(Contestant(name, f"PyTorch {torch.__version__}", score, resident_mb() - before))
-        before = resident_mb()
-    return found, absent
+    runs_on = f"PyTorch {torch.__version__}"
+    return try_scorers(pytorch_scorers(source, threads), probe, runs_on=runs_on, before_mb=before_mb)
 
 
 def _as_dict(

@@ -5,7 +5,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -17,6 +17,7 @@ from at_infer.engines import Engine, Provider, open_engine
 from at_infer.errors import AtInferError, ConfigError
 from at_infer.models.kinds import is_plan
 from at_infer.models.metadata import Metadata
+from at_infer.scoring.real_windows import real_windows
 
 if TYPE_CHECKING:
     from at_infer.engines.tensorrt.plan import PlanEngine
@@ -139,6 +140,34 @@ def _contestants(engine: Engine, name: str, memory_mb: float) -> Iterator[Contes
         yield Contestant(f"{name}, no transfers", engine.describe(), compute, 0.0, answers=False, on_gpu=True)
 
 
+def try_scorers(
+    scorers: Iterable[tuple[str, Callable[[Floats], Floats]]], probe: Floats, *, runs_on: str, before_mb: float
+) -> tuple[list[Contestant], list[Absent]]:
+    """Functions that score the windows `probe`, as contestants; and why the others do not.
+
+    `before_mb` is the resident memory before their runtime was loaded, which counts for the first.
+    """
+    found: list[Contestant] = []
+    absent: list[Absent] = []
+    for name, score in scorers:
+        try:
+            score(probe)
+        except Exception as error:  # torch.compile needs a compiler and fails in many ways
+            absent.append(Absent(name, " ".join(str(error).split())[:200]))
+            continue
+        found.append(Contestant(name, runs_on, score, resident_mb() - before_mb))
+        before_mb = resident_mb()
+    return found, absent
+
+
+def random_windows(count: int, metadata: Metadata) -> Floats:
+    """Windows (B,N,F) of noise with mean and scale of the training data, the same ones at every call."""
+    shape = (count, metadata.model.window, metadata.model.features)
+    mean, scale = (np.asarray(part, np.float32) for part in (metadata.scaler.mean, metadata.scaler.scale))
+    windows: Floats = mean + scale * np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    return windows
+
+
 def measure(
     contestants: Sequence[Contestant],
     windows: Floats,
@@ -209,6 +238,12 @@ def compare(contestants: Sequence[Contestant], windows: Floats, threshold: float
         changed = float(((answer > threshold) != (expected > threshold)).mean())
         found.append(Agreement(contestant.name, float(np.abs(answer - expected).max()), changed))
     return found
+
+
+def compare_on(contestants: Sequence[Contestant], source: str, metadata: Metadata, batch: int) -> list[Agreement]:
+    """`compare` on the windows of a file, by the threshold of the model."""
+    threshold = metadata.validation_of().threshold.value
+    return compare(contestants, real_windows(source, metadata), threshold, batch)
 
 
 def peak_mb() -> float:

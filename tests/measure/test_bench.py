@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from at_infer.measure import gpu_sensors
-from at_infer.measure.bench import Contestant, compare, figures, measure
+from at_infer.measure.bench import Contestant, compare, figures, measure, try_scorers
 from at_infer.measure.gpu_sensors import Reading
 from tests.checkpoints import checkpoint, raw_windows
 from tests.exported import MODEL
@@ -69,6 +69,17 @@ def test_agreement_is_measured_against_the_first():
     assert (same.max_abs, same.verdicts_changed) == (0.0, 0.0)
     assert changed.max_abs == 2.0
     assert changed.verdicts_changed == pytest.approx(1 / 20)
+
+
+def test_a_scorer_that_fails_is_no_contestant_and_says_why():
+    def broken(windows: np.ndarray) -> np.ndarray:
+        raise RuntimeError("no\n  compiler")
+
+    probe = np.zeros((1, 5, 2), np.float32)
+    scorers = [("broken", broken), ("sound", lambda windows: windows[:, :, 0])]
+    found, absent = try_scorers(scorers, probe, runs_on="numpy", before_mb=0.0)
+    assert [(one.name, one.runs_on, one.memory_mb > 0) for one in found] == [("sound", "numpy", True)]
+    assert [(one.name, one.reason) for one in absent] == [("broken", "no compiler")]
 
 
 @pytest.fixture
