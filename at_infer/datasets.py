@@ -5,9 +5,9 @@ Benchmarks"; the Anomaly Transformer paper evaluates on them. `generate` makes w
 the same anomalies into any other data.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -69,6 +69,18 @@ def generate(
         parts[name] = inject(signal, families=families, share=part_share, rng=anomalies_rng)
         start += length
     return parts
+
+
+def as_columns(parts: Mapping[str, Dataset]) -> Iterator[dict[str, NDArray[Any]]]:
+    """The table of each part: timestamp, continuous over the parts, f00, f01, ...; of test also label and family."""
+    names = np.array(["normal", *FAMILIES])
+    first = 0
+    for name, data in parts.items():
+        length, width = data.values.shape
+        columns: dict[str, NDArray[Any]] = {"timestamp": np.arange(first, first + length)}
+        columns |= {f"f{j:02}": data.values[:, j] for j in range(width)}
+        yield columns | ({"label": data.labels, "family": names[data.family]} if name == "test" else {})
+        first += length
 
 
 def clean(rows: int, *, features: int = 1, rng: np.random.Generator, start: int = 0) -> Floats:

@@ -95,8 +95,7 @@ def evaluate(
     found = run(rows, chosen, seed=seed, rows_per_day=per_day)
     told = None
     if score_column == "score":
-        from at_infer.evaluation.incidents import count_incidents
-        from at_infer.incidents.defaults import rules_of_scores
+        from at_infer.evaluation.incidents import evaluate_incidents
         from at_infer.tables.scores import ScoredFile
 
         file = ScoredFile(
@@ -107,8 +106,7 @@ def evaluate(
             series_column=series_column,
             join=join,
         )
-        rules = rules_of_scores(file.properties, source=scores, threshold=chosen.value)
-        told = count_incidents(file, rules, rows_per_day=found.rows_per_day, scored_rows=found.rows)
+        told = evaluate_incidents(file, found)
     if as_json:
         incidents = None if told is None else told.to_dict()
         document = {"scores": scores, "labels": labels or scores, **found.to_dict(), "incidents": incidents}

@@ -1,7 +1,7 @@
 """`at-infer generate`: synthetic data for the other commands."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -61,8 +61,6 @@ def generate(
     elif output.exists():
         raise OutputError(f"{output}: is a file; give a folder")
 
-    import numpy as np
-
     from at_infer import datasets
     from at_infer.tables import write_table
 
@@ -79,17 +77,9 @@ def generate(
     except OSError as error:
         raise OutputError(f"{output}: cannot be created ({error.strerror}); choose another folder") from None
 
-    names = np.array(["normal", *datasets.FAMILIES])
-    first_timestamp = 0
     with atomic_paths(paths) as temporary:  # all three, or none
-        for target, (part, data) in zip(temporary, parts.items(), strict=True):
-            length, width = data.values.shape
-            columns: dict[str, Any] = {"timestamp": np.arange(first_timestamp, first_timestamp + length)}
-            columns |= {f"f{j:02}": data.values[:, j] for j in range(width)}
-            if part == "test":
-                columns |= {"label": data.labels, "family": names[data.family]}
+        for target, columns in zip(temporary, datasets.as_columns(parts), strict=True):
             write_table(target, columns)
-            first_timestamp += length
     for path, data in zip(paths, parts.values(), strict=True):
         length, width = data.values.shape
         features_text = "1 feature" if width == 1 else f"{width} features"

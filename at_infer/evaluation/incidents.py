@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from at_infer.evaluation.evaluate import Evaluation
 from at_infer.evaluation.metrics.runs import Runs, runs, runs_touched
+from at_infer.incidents.defaults import rules_of_scores
 from at_infer.incidents.find import Found, IncidentFinder
 from at_infer.incidents.rules import IncidentRules
 from at_infer.tables.scores import ScoredChunk, ScoredFile
@@ -136,6 +138,12 @@ def count_incidents(
             counter.add(part)
     counter.end()
     return counter.figures(days=None if rows_per_day is None else scored_rows / rows_per_day)
+
+
+def evaluate_incidents(file: ScoredFile, found: Evaluation) -> IncidentFigures:
+    """Incidents by the rules of the file, with the threshold and the clock of its evaluation."""
+    rules = rules_of_scores(file.properties, source=file.source, threshold=found.threshold.value)
+    return count_incidents(file, rules, rows_per_day=found.rows_per_day, scored_rows=found.rows)
 
 
 def _concatenated(parts: list[Runs]) -> Runs:
