@@ -160,9 +160,10 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
     if config.grid is not None:
         notes.append(f"{table.read_rows} rows are put on a grid of {config.grid}: {len(table.values)} rows")
     if has_gaps and spacing is not None:
+        gaps = len(train_spans) - len(series_spans)
         notes.append(
-            f"{len(train_spans) - len(series_spans)} gaps of more than {spacing.max_gap} steps in time (of "
-            f"{describe_step(spacing)}) in the training part: windows do not cross them"
+            f"{gaps} gap{'s' * (gaps != 1)} of more than {spacing.max_gap} steps in time (of {describe_step(spacing)}) "
+            f"in the training part: no window spans one"
         )
     parts = [table] if other is table else [table, other]
     season, season_found = (

@@ -14,7 +14,7 @@ from at_infer.choices import Explain, NoticeFormat, RowFormat, WatchOutput
 from at_infer.cli import scoring_options as shared
 from at_infer.cli.incident_options import CoolDownRows, MergeRows, MinRows, incident_options, incidents_option
 from at_infer.cli.options import LogFormat, engine_option, input_option, run_option, score_option
-from at_infer.cli.terminal import say, set_log_format
+from at_infer.cli.terminal import counted, say, set_log_format
 from at_infer.errors import OutputError
 from at_infer.interrupt import Interrupt
 
@@ -238,10 +238,11 @@ def _forget_stdout() -> None:
 def _text(loop: "Watch") -> str:
     tally, stream = loop.tally, loop.stream
     dropped = f", {tally.dropped_series} dropped" if tally.dropped_series else ""
-    late = f", {tally.dropped_rows} rows dropped whose time does not increase" if tally.dropped_rows else ""
-    gaps = f", {stream.core.counts.gaps} gaps in time" if stream.core.counts.gaps else ""
-    found = f", {tally.events['opened']} incidents ({tally.incidents_open} open)" if loop.incidents else ""
+    late = f", {counted(tally.dropped_rows, 'row')} dropped whose time does not increase" if tally.dropped_rows else ""
+    gaps = f", {counted(stream.core.counts.gaps, 'gap')} in time" if stream.core.counts.gaps else ""
+    found = f", {counted(tally.events['opened'], 'incident')} ({tally.incidents_open} open)" if loop.incidents else ""
     return (
-        f"{tally.rows} rows of {len(stream.series)} series{dropped}: {tally.scored} scored, "
-        f"{tally.anomalies} anomalous{found}, {tally.bad_lines} bad lines{late}{gaps}; threshold {stream.threshold:.4g}"
+        f"{counted(tally.rows, 'row')} of {len(stream.series)} series{dropped}: {tally.scored} scored, "
+        f"{tally.anomalies} anomalous{found}, {counted(tally.bad_lines, 'bad line')}{late}{gaps}; "
+        f"threshold {stream.threshold:.4g}"
     )

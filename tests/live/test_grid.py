@@ -59,11 +59,11 @@ def test_an_interval_is_asked_for_and_bad_times_are_named_or_dropped(score: Scor
     words = ["--interval", "2m", "--resample", "last"]
     found, said = watched(model, lines, *words)
     assert "stdin: line 101: time '2024-01-01 00:" in said
-    assert "1 bad lines" in said
+    assert "1 bad line;" in said
     assert [one["t"] for one in found] == [time.isoformat() for time in expected.frame["t"]]
     again, said = watched(model, lines, *words, "--on-bad-time", "drop")
     assert again == found
-    assert "0 bad lines, 1 rows dropped whose time does not increase" in said
+    assert "0 bad lines, 1 row dropped whose time does not increase" in said
     _, said = watched(model, [json.dumps(json.loads(lines[0]) | {"t": 5})], *words)
     assert "line 1: time 5 is not a date and time, which resampling to a grid needs; the line is skipped" in said
 

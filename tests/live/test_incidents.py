@@ -113,7 +113,7 @@ def whole(models: Path) -> list[dict[str, Any]]:
     """Events of the table in one run."""
     answer = watched(models / "model.onnx", json_lines(TABLE), *HIGH, "--only", "incidents")
     assert answer.code == 0, answer.err
-    assert ", 1 incidents (0 open), 0 bad lines" in answer.err
+    assert ", 1 incident (0 open), 0 bad lines" in answer.err
     return parsed(answer.out)
 
 

@@ -46,5 +46,5 @@ def test_gaps_a_dead_sensor_and_a_restart_change_no_score(score: Score, edited: 
     assert "row 159 at 2024-01-01T04:39:00: column 'f01' has no value for 10 rows now; it is masked" in said_first
     assert "column 'f01'" not in said_second.split("column 'f01' is back after 90 rows without a value")[0]
     assert said_second.count("column 'f01'") == 1
-    assert "1 gaps in time" in said_first
-    assert "1 rows dropped whose time does not increase, 1 gaps in time" in said_second
+    assert "1 gap in time" in said_first
+    assert "1 row dropped whose time does not increase, 1 gap in time" in said_second

@@ -51,9 +51,7 @@ def test_windows_of_training_and_validation_do_not_cross_gaps(write_parquet: Wri
         for start in part.starts:
             assert any(first <= start and start + 5 <= end for first, end in pairwise(cuts))
     assert (data.train.series_rows, data.validation.series_rows) == ([77, 163], [23, 37])
-    assert data.notes == [
-        "1 gaps of more than 3 steps in time (of 1 s) in the training part: windows do not cross them"
-    ]
+    assert data.notes == ["1 gap of more than 3 steps in time (of 1 s) in the training part: no window spans one"]
     bridged = loaded(write_parquet("x.parquet", rows(seconds)), max_gap=0)
     assert (bridged.train.series_rows, bridged.validation.series_rows) == ([240], [60])
     assert bridged.spacing == Spacing(step=1.0, clock="date", max_gap=0)
