@@ -1,5 +1,6 @@
 """Fixtures that several files use, and what happens to GPU tests where there is no GPU."""
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -69,6 +70,12 @@ class Scheduler(LoadScopeScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
     return Scheduler(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported and collected by now stays: no search for garbage needs to look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -477,7 +477,7 @@ def head() -> Iterator[dict[str, str]]:
         ports = [gcs_port, client_port]
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="r", ignore_cleanup_errors=True) as temporary:
         known = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789abcdef" * 2, "RAY_TMPDIR": temporary}
-        words = ["--head", "--block", "--num-cpus=2", f"--port={ports[0]}", f"--ray-client-server-port={ports[1]}"]
+        words = ["--head", "--block", "--num-cpus=1", f"--port={ports[0]}", f"--ray-client-server-port={ports[1]}"]
         words += ["--include-dashboard=false", "--disable-usage-stats", "--object-store-memory=80000000"]
         log = Path(temporary) / "start.log"
         with log.open("w") as output:
@@ -508,12 +508,12 @@ def test_a_running_cluster_is_found_and_used(
     environment = {name: value for name, value in head.items() if name != "address"}
     by_address = run_at_infer(warm, *command, "--batch-size", 1, "-o", out, "--ray", address, **environment)
     assert by_address.code == 0, by_address.err
-    assert f"connected to {address}, 1 machine, 2 CPUs, 0 GPUs" in by_address.err
+    assert f"connected to {address}, 1 machine, 1 CPU, 0 GPUs" in by_address.err
     assert re.search(r"out: 2230 rows of 5 series, \d+ anomalous rows", by_address.out)
-    assert re.search(r"^\d+ splits of about \d+ rows, by 2 workers$", by_address.out, re.MULTILINE)
+    assert re.search(r"^\d+ splits? of about \d+ rows, by 1 worker$", by_address.out, re.MULTILINE)
     found = run_at_infer(warm, *command, "-o", tmp_path / "auto", "--ray", "auto", "--workers", 1, **environment)
     assert found.code == 0, found.err
-    assert without_waiting(found.err) == ["connected to the running Ray cluster, 1 machine, 2 CPUs, 0 GPUs"]
+    assert without_waiting(found.err) == ["connected to the running Ray cluster, 1 machine, 1 CPU, 0 GPUs"]
     score_file(
         source,
         models / "model.onnx",
