@@ -7,6 +7,7 @@ from at_infer import choices, config
 from at_infer.cli.options import engine_option, input_option, score_option
 from at_infer.errors import ConfigError
 
+DEFAULT_RATES = f"{config.DEFAULT_RATE}, or {config.DEFAULT_RATE_WITHOUT_DATES} without dates"
 EnginePath = Annotated[Path, engine_option(help="model.onnx, model.associations.onnx or model.trt.")]
 TimeColumn = Annotated[
     str | None, input_option(help="Copied to the output, must increase within a series. Default: the model's.")
@@ -27,7 +28,7 @@ FalseAlarms = Annotated[
     score_option(
         help="Threshold by the rate of false incidents on the validation part: 1/day, 2/week, '1/10000 rows'.",
         metavar="RATE",
-        show_default=f"{config.DEFAULT_RATE} where incidents are made",
+        show_default=f"where incidents are made, {DEFAULT_RATES}",
     ),
 ]
 Mode = Annotated[config.ScoreMode | None, score_option(help="Default: the model's.")]

@@ -10,8 +10,9 @@ from at_infer.choices import ThresholdMethod
 from at_infer.cli import options as shared
 from at_infer.cli.incident_options import CoolDownRows, MergeRows, MinRows, incident_options
 from at_infer.cli.options import output_option, panel, rate_option
+from at_infer.cli.scoring_options import DEFAULT_RATES
 from at_infer.cli.terminal import show
-from at_infer.config import DEFAULT_RATE, DEFAULT_RATIO, Align
+from at_infer.config import DEFAULT_RATIO, Align
 from at_infer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,8 +48,13 @@ def threshold(
         float, method_option(help="False-alarm rate for spot: flagged normal rows per day.")
     ] = 1.0,
     false_alarms: Annotated[
-        str, method_option(help="Rate of false incidents for incidents: 1/day, 2/week, '1/10000 rows'.", metavar="RATE")
-    ] = DEFAULT_RATE,
+        str | None,
+        method_option(
+            help="Rate of false incidents for incidents: 1/day, 2/week, '1/10000 rows'.",
+            metavar="RATE",
+            show_default=DEFAULT_RATES,
+        ),
+    ] = None,
     min_rows: MinRows = None,
     merge_rows: MergeRows = None,
     cool_down_rows: CoolDownRows = None,

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from at_infer.config import DEFAULT_RATE, DEFAULT_RATIO, Align, ScoreConfig
+from at_infer.config import DEFAULT_RATIO, Align, ScoreConfig
 from at_infer.errors import ConfigError
 from at_infer.models.metadata import Metadata
 from at_infer.models.statistics import IncidentOptions, Threshold, ValidationRecord
 from at_infer.thresholds.chosen import ChosenThreshold, by_ratio
-from at_infer.thresholds.false_alarms import IncidentRates, parse_rate, rates_of, rows_per_day_of
+from at_infer.thresholds.false_alarms import IncidentRates, default_rate, parse_rate, rates_of, rows_per_day_of
 from at_infer.thresholds.ratio import carried_threshold
 from at_infer.thresholds.recorded import kept_scores
 
@@ -79,16 +79,17 @@ def _for_incidents(
     metadata: Metadata, config: ScoreConfig, source: str, way: _Way, *, is_counted: bool
 ) -> ChosenThreshold:
     """By the default rate of false incidents; the recorded one if the model cannot tell that, and a note says so."""
+    rate = default_rate(rows_per_day_of(metadata))
     try:
         if not is_counted:
             raise ConfigError(f"false_alarms: {source} has no incident counts for rows scored in this way")
-        chosen = _for_scoring(metadata, config, source, _Wish(false_alarms=DEFAULT_RATE), way)
+        chosen = _for_scoring(metadata, config, source, _Wish(false_alarms=rate), way)
         *notes, found = chosen.notes
         note = f"incidents: {found}; pass false_alarms=..., ratio=... or threshold=... for another"
     except ConfigError as error:
         chosen = _for_scoring(metadata, config, source, _Wish(), way)
         notes, why = [*chosen.notes], str(error).removeprefix("false_alarms: ")
-        note = f"incidents: the recorded threshold {chosen.value:.4g} is used instead of {DEFAULT_RATE}: {why}"
+        note = f"incidents: the recorded threshold {chosen.value:.4g} is used instead of {rate}: {why}"
     return replace(chosen, notes=(*notes, note))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from at_infer.config import DEFAULT_RATE, DEFAULT_RATE_WITHOUT_DATES
 from at_infer.errors import ConfigError
 from at_infer.models.metadata import Metadata
 from at_infer.models.statistics import IncidentCurve, ValidationRecord
@@ -48,6 +49,11 @@ def parse_rate(text: str) -> Rate:
     units = float(match[2] or 1)
     of_rows = match[3] == "row"
     return Rate(text.strip(), count, None if of_rows else units * DAYS[match[3]], units if of_rows else None)
+
+
+def default_rate(rows_per_day: float | None) -> str:
+    """The rate of false incidents unless one is requested: per day if the time between rows is known."""
+    return DEFAULT_RATE_WITHOUT_DATES if rows_per_day is None else DEFAULT_RATE
 
 
 @dataclass(frozen=True, slots=True)

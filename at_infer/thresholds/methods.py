@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from at_infer.choices import ThresholdMethod
-from at_infer.config import DEFAULT_RATE, DEFAULT_RATIO, Align
+from at_infer.config import DEFAULT_RATIO, Align
 from at_infer.errors import AtInferError, ConfigError, DataError
 from at_infer.models.metadata import Metadata
 from at_infer.models.statistics import IncidentCurve, Threshold, ValidationRecord, check_finite, check_ratio
 from at_infer.tables.labels import read_scores
-from at_infer.thresholds.false_alarms import IncidentRates, parse_rate, rows_per_day_of
+from at_infer.thresholds.false_alarms import IncidentRates, default_rate, parse_rate, rows_per_day_of
 from at_infer.thresholds.quantiles import ValidationScores, histogram
 from at_infer.thresholds.rates import check_positive
 from at_infer.thresholds.recorded import WHAT, check_written_by, kept_scores
@@ -30,7 +30,7 @@ class MethodOptions:
     """A fixed threshold."""
     false_alarms_per_day: float = 1.0
     """Target of spot."""
-    false_alarms: str = DEFAULT_RATE
+    false_alarms: str | None = None
     """Target of incidents: a rate of false ones."""
     rows_per_day: float | None = None
 
@@ -41,7 +41,8 @@ class MethodOptions:
         if self.delta is not None:
             check_finite("delta", self.delta)
         check_positive("false_alarms_per_day", self.false_alarms_per_day)
-        parse_rate(self.false_alarms)
+        if self.false_alarms is not None:
+            parse_rate(self.false_alarms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,14 +193,15 @@ def _choices(known: ValidationScores, options: MethodOptions) -> Iterator[Choice
 
 def _by_rate(known: ValidationScores, rates: IncidentRates | None, options: MethodOptions) -> Choice:
     """A threshold for a rate of false incidents, and its basis."""
-    what = f"{options.false_alarms} false incidents"
+    rate = options.false_alarms or default_rate(options.rows_per_day)
+    what = f"{rate} false incidents"
     try:
         if rates is None:
             raise ConfigError(
                 "false_alarms: no incidents were counted on the validation part; train again, or give scores of normal "
                 "rows"
             )
-        found = rates.threshold(parse_rate(options.false_alarms), options.rows_per_day)
+        found = rates.threshold(parse_rate(rate), options.rows_per_day)
     except ConfigError as error:
         note = str(error).removeprefix("false_alarms: ")
         return Choice(method="incidents", what=what, threshold=None, note=note)

@@ -97,6 +97,7 @@ def test_a_model_that_counted_no_incidents_says_what_to_do() -> None:
 
 
 MINUTE = Spacing(step=60.0, clock="date")
+FEW = IncidentCurve(levels=[1.0, 2.0], counts=[1, 0], rows=500)
 
 
 def chosen_for(known: Metadata, incidents: IncidentOptions | None = IncidentOptions(), **given: Any) -> ChosenThreshold:  # noqa: B008 - frozen
@@ -119,6 +120,16 @@ def test_where_incidents_are_made_the_threshold_is_one_for_a_rate_of_false_ones(
     assert chosen_for(counted, false_alarms="1/week").asked_rate == "1/week"
 
 
+@pytest.mark.parametrize("spacing", [None, Spacing(step=1.0, clock="number")])
+def test_the_rate_is_one_per_rows_where_times_are_not_dates(spacing: Spacing | None) -> None:
+    plain = metadata(spacing=spacing)
+    found = chosen_for(plain.with_validation(replace(plain.validation_of(), incidents=CURVE)))
+    assert found.value == IncidentRates(CURVE).threshold(parse_rate("1/10000 rows"), None).value
+    assert found.asked_rate == "1/10000 rows"
+    (note,) = found.notes
+    assert note.startswith(f"incidents: threshold {found.value:.4g} for 1/10000 rows: 2 incidents in 20000 validation")
+
+
 @pytest.mark.parametrize("changes", [{"method": "fixed", "ratio": None}, {"ratio": 0.005}])
 def test_a_threshold_that_someone_has_chosen_for_the_model_stays(changes: dict[str, Any]) -> None:
     record = metadata().validation_of()
@@ -128,26 +139,22 @@ def test_a_threshold_that_someone_has_chosen_for_the_model_stays(changes: dict[s
 
 
 @pytest.mark.parametrize(
-    ("curve", "spacing", "why"),
+    ("curve", "spacing", "rate", "why"),
     [
-        (None, MINUTE, "m.onnx has no incident counts for rows scored in this way"),
-        (CURVE, None, "1/day needs the time between rows, which the model does not know"),
-        (CURVE, Spacing(step=1.0, clock="number"), "1/day needs the time between rows"),
-        (
-            IncidentCurve(levels=[1.0, 2.0], counts=[1, 0], rows=500),
-            MINUTE,
-            "500 validation rows (0.35 days) have too few",
-        ),
+        (None, MINUTE, "1/day", "m.onnx has no incident counts for rows scored in this way"),
+        (None, None, "1/10000 rows", "m.onnx has no incident counts for rows scored in this way"),
+        (FEW, MINUTE, "1/day", "500 validation rows (0.35 days) have too few"),
+        (FEW, None, "1/10000 rows", "500 validation rows have too few"),
     ],
 )
 def test_if_no_rate_can_be_had_the_recorded_threshold_is_used_and_said_so(
-    curve: IncidentCurve | None, spacing: Spacing | None, why: str
+    curve: IncidentCurve | None, spacing: Spacing | None, rate: str, why: str
 ) -> None:
     record = replace(metadata().validation_of(), incidents=curve)
     found = chosen_for(metadata(spacing=spacing).with_validation(record))
     assert (found.value, found.asked_rate) == (0.25, None)
     (note,) = found.notes
-    assert note.startswith(f"incidents: the recorded threshold 0.25 is used instead of 1/day: {why}")
+    assert note.startswith(f"incidents: the recorded threshold 0.25 is used instead of {rate}: {why}")
 
 
 def test_rules_that_false_incidents_were_not_counted_with_are_said() -> None:
