@@ -31,8 +31,9 @@ WINDOW_MODES: tuple[ScoreMode, ...] = tuple(mode for mode in SCORE_MODES if mode
 """Modes that are functions of a window; `fusion` also looks at rows around it."""
 DEFAULT_RATIO = 0.01
 """Fraction of the validation rows above the threshold of training (the paper's r)."""
-DEFAULT_RATE, DEFAULT_RATE_WITHOUT_DATES = "1/day", "1/10000 rows"
-"""Rate of false incidents, where incidents are made and no other threshold is requested."""
+DEFAULT_RATE, DEFAULT_RATE_WITHOUT_DATES = "1/day", "1/1440 rows"
+"""Rate of false incidents, where incidents are made and no other threshold is requested; without dates as if a row were
+a minute."""
 MOST_WINDOW, MOST_FEATURES, MOST_LAYERS = 1 << 16, 1 << 16, 1 << 8
 """More takes more memory or time than machines have; a file that asks for it is damaged or hostile."""
 

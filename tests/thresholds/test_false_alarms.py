@@ -124,10 +124,10 @@ def test_where_incidents_are_made_the_threshold_is_one_for_a_rate_of_false_ones(
 def test_the_rate_is_one_per_rows_where_times_are_not_dates(spacing: Spacing | None) -> None:
     plain = metadata(spacing=spacing)
     found = chosen_for(plain.with_validation(replace(plain.validation_of(), incidents=CURVE)))
-    assert found.value == IncidentRates(CURVE).threshold(parse_rate("1/10000 rows"), None).value
-    assert found.asked_rate == "1/10000 rows"
+    assert found.value == IncidentRates(CURVE).threshold(parse_rate("1/1440 rows"), None).value
+    assert found.asked_rate == "1/1440 rows"
     (note,) = found.notes
-    assert note.startswith(f"incidents: threshold {found.value:.4g} for 1/10000 rows: 2 incidents in 20000 validation")
+    assert note.startswith(f"incidents: threshold {found.value:.4g} for 1/1440 rows: 13 incidents in 20000 validation")
 
 
 @pytest.mark.parametrize("changes", [{"method": "fixed", "ratio": None}, {"ratio": 0.005}])
@@ -142,9 +142,9 @@ def test_a_threshold_that_someone_has_chosen_for_the_model_stays(changes: dict[s
     ("curve", "spacing", "rate", "why"),
     [
         (None, MINUTE, "1/day", "m.onnx has no incident counts for rows scored in this way"),
-        (None, None, "1/10000 rows", "m.onnx has no incident counts for rows scored in this way"),
+        (None, None, "1/1440 rows", "m.onnx has no incident counts for rows scored in this way"),
         (FEW, MINUTE, "1/day", "500 validation rows (0.35 days) have too few"),
-        (FEW, None, "1/10000 rows", "500 validation rows have too few"),
+        (FEW, None, "1/1440 rows", "500 validation rows have too few"),
     ],
 )
 def test_if_no_rate_can_be_had_the_recorded_threshold_is_used_and_said_so(
