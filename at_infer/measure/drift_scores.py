@@ -19,7 +19,7 @@ from at_infer.scoring.settings import Finisher
 from at_infer.tables.clock import Seconds
 from at_infer.tables.row_stream import RowStream
 from at_infer.tables.scores import ScoredFile
-from at_infer.thresholds.choose import choose_for_scoring
+from at_infer.thresholds.choose import ScoringWay, choose_for_scoring
 from at_infer.thresholds.recorded import check_written_by
 
 
@@ -144,8 +144,7 @@ class WrittenScores:
             raise DataError(
                 f"{source}: has {self.file.rows} rows, {stream.source} has {stream.rows}; give the scores of these rows"
             )
-        align, delay = known.way()
-        chosen = choose_for_scoring(metadata, metadata.score, source=str(model), align=align, delay=delay)
+        chosen = choose_for_scoring(metadata, metadata.score, source=str(model), way=ScoringWay(*known.way()))
         self.notes = [
             *chosen.notes,
             "errors of features are compared only without `scores`",

@@ -34,7 +34,7 @@ from at_infer.scoring.windows import Floats, WindowLayout
 from at_infer.tables.clock import FOR_GAPS, NEEDED, times_to_numbers
 from at_infer.tables.frames import array_values
 from at_infer.tables.resample import OnGrid
-from at_infer.thresholds.choose import choose_for_scoring
+from at_infer.thresholds.choose import ScoringWay, ThresholdWish, choose_for_scoring
 
 PART_FEATURES = 8
 """A thread that works on fewer of them is not worth it."""
@@ -82,12 +82,8 @@ class Scorer:
                 self.metadata,
                 self.config,
                 source=str(self.engine.path),
-                threshold=self.options.threshold,
-                ratio=self.options.ratio,
-                false_alarms=self.options.false_alarms,
-                align=self.options.align,
-                delay=self.delay,
-                stride=self.options.stride,
+                wish=ThresholdWish(self.options.threshold, self.options.ratio, self.options.false_alarms),
+                way=ScoringWay(self.options.align, self.delay, self.options.stride),
                 incidents=self.options.incidents,
             )
             self.threshold = self.chosen.value

@@ -14,27 +14,38 @@ from at_infer.thresholds.ratio import carried_threshold
 from at_infer.thresholds.recorded import kept_scores
 
 
+class ThresholdWish(NamedTuple):
+    """What was asked for."""
+
+    threshold: float | Literal["auto"] | None = None
+    ratio: float | None = None
+    false_alarms: str | None = None
+
+
+class ScoringWay(NamedTuple):
+    """How rows are scored."""
+
+    align: Align = "window"
+    delay: int = 0
+    stride: int | None = None
+
+
 def choose_for_scoring(
     metadata: Metadata,
     config: ScoreConfig,
     *,
     source: str,
-    threshold: float | Literal["auto"] | None = None,
-    ratio: float | None = None,
-    false_alarms: str | None = None,
-    align: Align = "window",
-    delay: int = 0,
-    stride: int | None = None,
+    wish: ThresholdWish = ThresholdWish(),  # noqa: B008 - immutable
+    way: ScoringWay = ScoringWay(),  # noqa: B008
     incidents: IncidentOptions | None = None,
 ) -> ChosenThreshold:
     """The one asked for, or the model's own; never one that belongs to another score than `config`.
 
     Where incidents are made and nobody has chosen one, it is that for the default rate of false incidents, if there is.
     """
-    wish, way = _Wish(threshold, ratio, false_alarms), _Way(align, delay, stride)
-    record, per_day = metadata.validation_of(align, delay), rows_per_day_of(metadata)
-    curve = record.incidents if (record.align, record.delay) == (align, delay) else None
-    if incidents is not None and wish == _Wish() and _is_of_training(record.threshold):
+    record, per_day = metadata.validation_of(way.align, way.delay), rows_per_day_of(metadata)
+    curve = record.incidents if (record.align, record.delay) == (way.align, way.delay) else None
+    if incidents is not None and wish == ThresholdWish() and _is_of_training(record.threshold):
         chosen = _for_incidents(metadata, config, source, way, is_counted=curve is not None)
     else:
         chosen = _for_scoring(metadata, config, source, wish, way)
@@ -54,46 +65,32 @@ def choose_for_scoring(
     return replace(chosen, incidents_per_day=per_day * IncidentRates(curve).expected(chosen.value))
 
 
-class _Wish(NamedTuple):
-    """What was asked for."""
-
-    threshold: float | Literal["auto"] | None = None
-    ratio: float | None = None
-    false_alarms: str | None = None
-
-
-class _Way(NamedTuple):
-    """How rows are scored."""
-
-    align: Align
-    delay: int
-    stride: int | None
-
-
 def _is_of_training(threshold: Threshold) -> bool:
     """Is it what training makes unless told otherwise? Any other one was chosen by someone."""
     return threshold.method == "ratio" and threshold.ratio == DEFAULT_RATIO
 
 
 def _for_incidents(
-    metadata: Metadata, config: ScoreConfig, source: str, way: _Way, *, is_counted: bool
+    metadata: Metadata, config: ScoreConfig, source: str, way: ScoringWay, *, is_counted: bool
 ) -> ChosenThreshold:
     """By the default rate of false incidents; the recorded one if the model cannot tell that, and a note says so."""
     rate = default_rate(rows_per_day_of(metadata))
     try:
         if not is_counted:
             raise ConfigError(f"false_alarms: {source} has no incident counts for rows scored in this way")
-        chosen = _for_scoring(metadata, config, source, _Wish(false_alarms=rate), way)
+        chosen = _for_scoring(metadata, config, source, ThresholdWish(false_alarms=rate), way)
         *notes, found = chosen.notes
         note = f"incidents: {found}; pass false_alarms=..., ratio=... or threshold=... for another"
     except ConfigError as error:
-        chosen = _for_scoring(metadata, config, source, _Wish(), way)
+        chosen = _for_scoring(metadata, config, source, ThresholdWish(), way)
         notes, why = [*chosen.notes], str(error).removeprefix("false_alarms: ")
         note = f"incidents: the recorded threshold {chosen.value:.4g} is used instead of {rate}: {why}"
     return replace(chosen, notes=(*notes, note))
 
 
-def _for_scoring(metadata: Metadata, config: ScoreConfig, source: str, wish: _Wish, way: _Way) -> ChosenThreshold:
+def _for_scoring(
+    metadata: Metadata, config: ScoreConfig, source: str, wish: ThresholdWish, way: ScoringWay
+) -> ChosenThreshold:
     threshold, ratio, false_alarms = wish
     align, delay, stride = way
     recorded, record = metadata.score, metadata.validation_of(align, delay)

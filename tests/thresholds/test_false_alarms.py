@@ -15,7 +15,7 @@ from at_infer.models.metadata import Metadata
 from at_infer.models.spacing import Spacing
 from at_infer.models.statistics import IncidentCurve, IncidentOptions, ValidationRecord
 from at_infer.scoring.options import ScoreOptions
-from at_infer.thresholds.choose import choose_for_scoring
+from at_infer.thresholds.choose import ThresholdWish, choose_for_scoring
 from at_infer.thresholds.chosen import ChosenThreshold
 from at_infer.thresholds.false_alarms import IncidentRates, parse_rate
 from tests.exported import metadata
@@ -85,13 +85,11 @@ def test_merged_incidents_at_a_low_threshold_do_not_count_as_few() -> None:
 
 
 def test_a_model_that_counted_no_incidents_says_what_to_do() -> None:
-    known = metadata()
+    known, rare = metadata(), ThresholdWish(false_alarms="1/10000 rows")
     with pytest.raises(ConfigError, match="has no incident counts of its validation part; train again"):
-        choose_for_scoring(known, known.score, source="old.onnx", false_alarms="1/10000 rows")
+        choose_for_scoring(known, known.score, source="old.onnx", wish=rare)
     record = replace(known.validation_of(), incidents=CURVE)
-    chosen = choose_for_scoring(
-        known.with_validation(record), known.score, source="m.onnx", false_alarms="1/10000 rows"
-    )
+    chosen = choose_for_scoring(known.with_validation(record), known.score, source="m.onnx", wish=rare)
     assert chosen.asked_rate == "1/10000 rows"
     assert chosen.value == IncidentRates(CURVE).threshold(parse_rate("1/10000 rows"), None).value
 
@@ -101,7 +99,7 @@ FEW = IncidentCurve(levels=[1.0, 2.0], counts=[1, 0], rows=500)
 
 
 def chosen_for(known: Metadata, incidents: IncidentOptions | None = IncidentOptions(), **given: Any) -> ChosenThreshold:  # noqa: B008 - frozen
-    return choose_for_scoring(known, known.score, source="m.onnx", incidents=incidents, **given)
+    return choose_for_scoring(known, known.score, source="m.onnx", wish=ThresholdWish(**given), incidents=incidents)
 
 
 def test_where_incidents_are_made_the_threshold_is_one_for_a_rate_of_false_ones() -> None:
