@@ -1,24 +1,22 @@
 """`at-infer bench`: latency and throughput of engines."""
 
 import json
-import math
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from at_infer.cli.terminal import say, show
+from at_infer.cli.terminal import counted, say, show
 from at_infer.config import Provider
-from at_infer.errors import ConfigError, MissingExtraError
-from at_infer.installed import check_own_packages, install_extra
+from at_infer.errors import ConfigError
+from at_infer.installed import load_extra
 from at_infer.output import atomic_path, check_writable
-from at_infer.threads import cpu_count, let_threads_sleep
+from at_infer.threads import let_threads_sleep
 
 if TYPE_CHECKING:
-    from at_infer.measure.bench import Absent, Agreement, Contestant, Figures
-    from at_infer.measure.gpu_sensors import GpuWatch
+    from at_infer.measure.bench import Absent, Agreement, BenchProcess, Contestant, Figures
 
 COLUMNS = {
     "contestant": "name",
@@ -69,7 +67,7 @@ def bench(
     if plot is not None:
         check_writable(plot, overwrite=True, inputs=[*engine, check, checkpoint])
     let_threads_sleep()
-    from at_infer.measure.bench import compare_on, measure, open_contestants, random_windows
+    from at_infer.measure.bench import BenchProcess, compare_on, measure, open_contestants, random_windows
     from at_infer.measure.bench_plot import draw
     from at_infer.measure.gpu_sensors import GpuWatch
 
@@ -93,26 +91,11 @@ def bench(
     if plot is not None:
         with atomic_path(plot) as temporary:
             temporary.write_text(draw(found), encoding="utf-8")
-    process = _process(threads, watch)
+    process = BenchProcess.now(threads, watch)
     if as_json:
-        show(json.dumps(_as_dict(contestants, absent, found, agreements) | process))
+        show(_as_json(contestants, absent, found, agreements, process))
     else:
         _print(contestants, absent, found, agreements, process, markdown=as_markdown)
-
-
-def _process(threads: int | None, watch: "GpuWatch | None") -> dict[str, Any]:
-    """What holds for all contestants: they share a process, and maybe a GPU."""
-    from at_infer.measure.bench import peak_mb
-
-    peak = peak_mb()
-    usable = cpu_count()
-    told = watch.facts if watch is not None else None
-    return {
-        "threads": threads or usable,
-        "peak_mb": None if math.isnan(peak) else round(peak, 1),
-        "gpu": None if told is None else told.to_dict(),
-        "gpu_unknown": None if watch is None else watch.reason,
-    }
 
 
 def _sizes(text: str) -> list[int]:
@@ -133,11 +116,9 @@ def _pytorch(checkpoint: Path | None, threads: int | None) -> "tuple[list[Contes
     if checkpoint is None:
         raise ConfigError("--against: the PyTorch model comes from a checkpoint; pass --checkpoint ckpt.pt")
     before_mb = resident_mb()
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtraError(f"--against: PyTorch is not installed; {install_extra('train')}") from None
-    check_own_packages()
+    load_extra("train", "--against")
+    import torch
+
     from export.reference import pytorch_scorers
     from training.checkpoint import Checkpoint
 
@@ -147,17 +128,24 @@ def _pytorch(checkpoint: Path | None, threads: int | None) -> "tuple[list[Contes
     return try_scorers(pytorch_scorers(source, threads), probe, runs_on=runs_on, before_mb=before_mb)
 
 
-def _as_dict(
-    contestants: "list[Contestant]", absent: "list[Absent]", found: "list[Figures]", agreements: "list[Agreement]"
-) -> dict[str, Any]:
-    return {
-        "contestants": [
-            {"name": c.name, "runs_on": c.runs_on, "memory_mb": round(c.memory_mb, 1)} for c in contestants
-        ],
-        "could_not_run": [asdict(entry) for entry in absent],
-        "figures": [asdict(entry) for entry in found],
-        "agreement": [asdict(entry) for entry in agreements],
-    }
+def _as_json(
+    contestants: "list[Contestant]",
+    absent: "list[Absent]",
+    found: "list[Figures]",
+    agreements: "list[Agreement]",
+    process: "BenchProcess",
+) -> str:
+    return json.dumps(
+        {
+            "contestants": [
+                {"name": c.name, "runs_on": c.runs_on, "memory_mb": round(c.memory_mb, 1)} for c in contestants
+            ],
+            "could_not_run": [asdict(entry) for entry in absent],
+            "figures": [asdict(entry) for entry in found],
+            "agreement": [asdict(entry) for entry in agreements],
+            **asdict(process),
+        }
+    )
 
 
 def _print(
@@ -165,23 +153,15 @@ def _print(
     absent: "list[Absent]",
     found: "list[Figures]",
     agreements: "list[Agreement]",
-    process: dict[str, Any],
+    process: "BenchProcess",
     *,
     markdown: bool,
 ) -> None:
+    from at_infer.evaluation.table import grid
+
     rows = [[_cell(attribute, getattr(entry, attribute)) for attribute in COLUMNS.values()] for entry in found]
-    if markdown:
-        show("| " + " | ".join(COLUMNS) + " |")
-        show("|" + " --- |" * len(COLUMNS))
-        for row in rows:
-            show("| " + " | ".join(row) + " |")
-    else:
-        widths = [max(len(row[i]) for row in [list(COLUMNS), *rows]) for i in range(len(COLUMNS))]
-        for row in [list(COLUMNS), *rows]:
-            cells = [
-                cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-            ]
-            show("  ".join(cells).rstrip())
+    for line in grid(list(COLUMNS), rows, markdown):
+        show(line)
     show("times in ms per batch; CoV: coefficient of variation, standard deviation by mean")
     for entry in agreements[1:]:
         show(
@@ -190,14 +170,10 @@ def _print(
         )
     for contestant in contestants:
         show(f"{contestant.name}: {contestant.runs_on}, {contestant.memory_mb:.0f} MB of memory")
-    peak = "" if process["peak_mb"] is None else f", peak memory {process['peak_mb']:.0f} MB"
-    show(f"all in one process: {process['threads']} thread{'' if process['threads'] == 1 else 's'}{peak}")
-    if process["gpu"] is not None:
-        from at_infer.measure.gpu_sensors import GpuFacts
-
-        show(f"GPU while measuring: {GpuFacts(**process['gpu'])}")
-    elif process["gpu_unknown"] is not None:
-        show(f"GPU while measuring: {process['gpu_unknown']}")
+    peak = "" if process.peak_mb is None else f", peak memory {process.peak_mb:.0f} MB"
+    show(f"all in one process: {counted(process.threads, 'thread')}{peak}")
+    if process.gpu is not None or process.gpu_unknown is not None:
+        show(f"GPU while measuring: {process.gpu or process.gpu_unknown}")
     for missing in absent:
         say(f"{missing.name}: could not run here: {missing.reason}")
     busy = [f"{entry.name} at {entry.batch}" for entry in found if not entry.steady]

@@ -98,7 +98,7 @@ def _incidents(told: IncidentFigures, markdown: bool) -> Iterator[str]:
         body.append(["false incidents per day and series", f"{told.false_incidents_per_day:.4g}"])
     if told.delay_rows is not None:
         body.append(["incident delay, rows", f"{told.delay_rows:.4g}"])
-    yield from _grid(["Incident metric", "score"], body, markdown)
+    yield from grid(["Incident metric", "score"], body, markdown)
     yield ""
     yield (
         f"An incident opens above {rules.open_at:.6g}, closes below {rules.close_at:.6g} and bridges "
@@ -117,7 +117,7 @@ def _tables(title: str, compared: Compared, every_nth: int, markdown: bool) -> I
             if any(value is not None for value in compared[metric].values())
         ]
         yield ""
-        yield from _grid(head, body, markdown)
+        yield from grid(head, body, markdown)
 
 
 def _roc(found: Evaluation, markdown: bool) -> Iterator[str]:
@@ -133,7 +133,7 @@ def _roc(found: Evaluation, markdown: bool) -> Iterator[str]:
             at = point[one]
             first = [f"{point['ratio']:.1%}", name, f"{point['threshold']:.4g}" if one == "score" else "-"]
             body.append([*first, *(f"{at[key]:.4f}" for key in ("pa_tpr", "fpr", "pa_f1", "tpr", "f1"))])
-    yield from _grid(head, body, markdown)
+    yield from grid(head, body, markdown)
 
 
 def _verdict(found: Evaluation) -> Iterator[str]:
@@ -158,7 +158,8 @@ def _figure(metric: str, value: float | None) -> str:
     return f"{value:.4g}" if metric in COUNTS else f"{value:.4f}"
 
 
-def _grid(head: list[str], body: list[list[str]], markdown: bool) -> Iterator[str]:
+def grid(head: list[str], body: list[list[str]], markdown: bool) -> Iterator[str]:
+    """Lines of a table: names in the first column, figures in the others."""
     if markdown:
         yield f"| {' | '.join(head)} |"
         yield f"| --- |{' ---: |' * (len(head) - 1)}"

@@ -8,16 +8,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from at_infer.engines import Engine, Provider, open_engine
 from at_infer.errors import AtInferError, ConfigError
+from at_infer.measure.gpu_sensors import GpuFacts, GpuWatch
 from at_infer.models.kinds import is_plan
 from at_infer.models.metadata import Metadata
 from at_infer.scoring.real_windows import real_windows
+from at_infer.threads import cpu_count
 
 if TYPE_CHECKING:
     from at_infer.engines.tensorrt.plan import PlanEngine
@@ -85,6 +87,27 @@ class Agreement:
     name: str
     max_abs: float
     verdicts_changed: float
+
+
+@dataclass(frozen=True, slots=True)
+class BenchProcess:
+    """What holds for all contestants: they share a process, and maybe a GPU."""
+
+    threads: int
+    peak_mb: float | None
+    gpu: GpuFacts | None
+    gpu_unknown: str | None
+
+    @classmethod
+    def now(cls, threads: int | None, watch: GpuWatch | None) -> Self:
+        """After the measurement, whose sensors are in `watch` if a GPU took part."""
+        peak = peak_mb()
+        return cls(
+            threads=threads or cpu_count(),
+            peak_mb=None if math.isnan(peak) else round(peak, 1),
+            gpu=None if watch is None else watch.facts,
+            gpu_unknown=None if watch is None else watch.reason,
+        )
 
 
 def open_contestants(

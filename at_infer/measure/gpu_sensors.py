@@ -5,9 +5,9 @@ import shutil
 import statistics
 import subprocess
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from threading import Event, Thread
-from typing import Any, Self
+from typing import Self
 
 INTERVAL_S = 0.2
 
@@ -47,10 +47,6 @@ class GpuFacts:
         }
         words = [text.format(value) for text, value in told.items() if value is not None]
         return f"{', '.join(words) or 'tells nothing'} ({self.source})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return asdict(self)
 
 
 class GpuWatch:
