@@ -6,7 +6,7 @@ Every command imports this; what it needs is imported inside.
 from collections.abc import Mapping
 from pathlib import Path
 
-from at_infer.errors import AtInferError
+from at_infer.errors import AtInferError, MissingExtraError
 
 ROOT = Path(__file__).resolve().parents[1]
 """Where `at_infer`, `training` and `export` stand side by side: a clone, or site-packages."""
@@ -14,6 +14,8 @@ OWN = ("training", "export")
 RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-directml", "onnxruntime-openvino", "onnxruntime-rocm")
 """Packages that are all imported as `onnxruntime`, from one folder."""
 PLUGINS = ("onnxruntime-ep-nv-tensorrt-rtx-cu12", "onnxruntime-ep-nv-tensorrt-rtx-cu13")
+LEARNING = {"train": ("torch",), "export": ("onnx", "onnxscript", "torch")}
+"""Packages that extras bring for `training` and `export`."""
 GPU_RUNTIME = "pip uninstall -y onnxruntime && pip install onnxruntime-gpu"
 
 
@@ -39,6 +41,22 @@ def install_extra(*extras: str) -> str:
     if (vcs := origin.get("vcs_info")) is not None:
         where = f"{vcs['vcs']}+{where}@{vcs['commit_id']}"
     return f"pip install {shlex.quote(f'at-infer{wanted} @ {where}')}"
+
+
+def load_extra(extra: str, what: str) -> None:
+    """Import the packages of an extra that train and export models, or say that `what` needs them."""
+    from importlib import import_module
+
+    from at_infer.threads import let_threads_sleep
+
+    let_threads_sleep()
+    for package in LEARNING[extra]:
+        try:
+            import_module(package)
+        except ImportError as error:
+            name = {"torch": "PyTorch"}.get(str(error.name), error.name)
+            raise MissingExtraError(f"{what}: needs {name}, which is not installed; {install_extra(extra)}") from None
+    check_own_packages()
 
 
 def check_own_packages() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from at_infer import installed
-from at_infer.errors import AtInferError
-from at_infer.installed import check_one_runtime, check_own_packages, find_conflicts, install_extra
+from at_infer.errors import AtInferError, MissingExtraError
+from at_infer.installed import check_one_runtime, check_own_packages, find_conflicts, install_extra, load_extra
 
 ROOT = Path(__file__).parents[1]
 
@@ -104,6 +104,14 @@ def test_a_missing_part_is_named(monkeypatch):
     monkeypatch.setattr(installed, "OWN", ("no_such_part",))
     with pytest.raises(AtInferError, match="no_such_part: at-infer's own package 'no_such_part' is missing"):
         check_own_packages()
+
+
+@pytest.mark.parametrize(("extra", "absent", "named"), [("train", "torch", "PyTorch"), ("export", "onnx", "onnx")])
+def test_a_missing_package_of_an_extra_is_one_line(monkeypatch, extra, absent, named):
+    monkeypatch.setitem(sys.modules, absent, None)
+    with pytest.raises(MissingExtraError) as caught:
+        load_extra(extra, "ckpt.pt")
+    assert str(caught.value) == f"ckpt.pt: needs {named}, which is not installed; {install_extra(extra)}"
 
 
 def have(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from numpy.typing import ArrayLike
 
-from at_infer.errors import ConfigError, DataError, MissingExtraError, OutputError
-from at_infer.installed import check_own_packages, install_extra
+from at_infer.errors import ConfigError, DataError, OutputError
+from at_infer.installed import load_extra
 from at_infer.tables.files import InputFile
 from at_infer.tables.frames import ArrowTable, array_frame, array_values, as_file, is_table, read_frame
-from at_infer.threads import let_threads_sleep
 from at_infer.training_options import NetworkOptions, RecordedScore, TrainingOptions
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def learn(
 
     `observe` receives the steps done and the total.
     """
-    import_torch()
+    load_extra("export", "detector")
     from training.parent import Parent
     from training.request import Request
 
@@ -83,7 +82,7 @@ def learn(
 
 def read_checkpoint(path: Path) -> Learnt:
     """A checkpoint of `Detector.save` or `at-infer train`."""
-    import_torch()
+    load_extra("export", "detector")
     from training.checkpoint import Checkpoint
 
     return _learnt(Checkpoint.load(path), path.read_bytes())
@@ -99,7 +98,7 @@ def export(
     say: Callable[[str], None],
 ) -> list[Path]:
     """As `at-infer export` does; the files that were written."""
-    import_torch()
+    load_extra("export", "detector")
     from export.config import ExportConfig
     from export.pipeline import export_model
 
@@ -120,18 +119,6 @@ def export(
         say=say,
     )
     return [file.path for file in report.files]
-
-
-def import_torch() -> None:
-    """Or say what to install."""
-    let_threads_sleep()
-    try:
-        import onnx  # noqa: F401
-        import onnxscript  # noqa: F401
-        import torch  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(f"detector: {error.name} is not installed; {install_extra('export')}") from None
-    check_own_packages()
 
 
 def _said(kind: type[Said], parameters: Mapping[str, Any]) -> Said:

@@ -9,7 +9,7 @@ import typer
 
 from at_infer.cli.terminal import say, show
 from at_infer.errors import MissingExtraError, OutputError
-from at_infer.installed import install_extra
+from at_infer.installed import LEARNING, install_extra
 
 MOST_SHOWN = 10
 
@@ -36,9 +36,9 @@ def demo(
     """
     import importlib.util
 
-    for module in () if engine is not None else ("torch", "onnx", "onnxscript"):
+    for module in () if engine is not None else LEARNING["export"]:
         if importlib.util.find_spec(module) is None:
-            raise MissingExtraError(f"demo: {module} is not installed; {install_extra('export')}")
+            raise MissingExtraError(f"demo: needs {module}, which is not installed; {install_extra('export')}")
     if output.exists() and not output.is_dir():
         raise OutputError(f"{output}: is a file; give a folder")
     from typer.main import get_command

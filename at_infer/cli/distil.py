@@ -1,5 +1,6 @@
 """`at-infer distil`: a large checkpoint in, a small one that gives its scores out."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -7,14 +8,13 @@ import typer
 
 from at_infer.cli import published_options, train_options
 from at_infer.cli.options import LogFormat, run_option, score_option
+from at_infer.cli.published_options import PublishedOptions
 from at_infer.cli.terminal import set_log_format
 from at_infer.cli.train_options import model_option, training_option
 from at_infer.config import DEFAULT_RATIO, Fill, ModelConfig, ScoreMode
-from at_infer.errors import MissingExtraError
-from at_infer.installed import check_own_packages, install_extra
+from at_infer.installed import load_extra
 from at_infer.models.statistics import check_ratio
 from at_infer.output import check_writable
-from at_infer.threads import let_threads_sleep
 
 DEFAULT = ModelConfig(features=1)
 
@@ -79,39 +79,20 @@ def distil(
     check_writable(output, overwrite=overwrite, inputs=[checkpoint, data, validation, scale_from])
     if ratio is not None:
         check_ratio(ratio)
+    lacking = PublishedOptions(
+        window=window, scale_from=scale_from, columns=columns, exclude=exclude, series_column=series_column
+    )
     if not published:
-        published_options.refuse_unless_published(
-            checkpoint,
-            window=window,
-            scale_from=scale_from,
-            columns=columns,
-            exclude=exclude,
-            series_column=series_column,
-        )
-    let_threads_sleep()
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        raise MissingExtraError(f"distil: PyTorch is not installed; {install_extra('train')}") from None
-    check_own_packages()
+        lacking.refuse(checkpoint)
+    load_extra("train", "distil")
     from at_infer.cli.training_log import open_log
     from at_infer.models.kinds import file_sha256
     from training.distil import Distillation
     from training.parent import Parent
 
     if published:
-        known = published_options.read_published(
-            checkpoint,
-            window=window,
-            heads=None,
-            scale_from=scale_from or data,
-            columns=columns,
-            exclude=exclude,
-            series_column=series_column,
-            ratio=DEFAULT_RATIO if ratio is None else ratio,
-            score_mode=score_mode,
-            fill=fill or "error",
-        )
+        lacking = replace(lacking, scale_from=scale_from or data, ratio=ratio)
+        known = lacking.read(checkpoint, score_mode, fill or "error")
         teacher = Parent(str(checkpoint), file_sha256(checkpoint), known)
     else:
         teacher = Parent.load(checkpoint)

@@ -10,9 +10,8 @@ from at_infer.cli import published_options as given
 from at_infer.cli.options import LogFormat, engine_option, panel, split_names
 from at_infer.cli.terminal import say, set_log_format, show
 from at_infer.config import DEFAULT_RATIO, ExportPrecision, ScoreMode
-from at_infer.errors import CheckpointError, MissingExtraError, OutputError
-from at_infer.installed import check_own_packages, install_extra
-from at_infer.threads import let_threads_sleep
+from at_infer.errors import CheckpointError, OutputError
+from at_infer.installed import load_extra
 
 if TYPE_CHECKING:
     from export.graphs import Output
@@ -105,14 +104,7 @@ def export(
     if not folder.is_dir() and (folder.exists() or not folder.parent.is_dir()):
         what = "is not a folder; choose another" if folder.exists() else "parent folder does not exist; create it"
         raise OutputError(f"{folder}: {what}")
-    let_threads_sleep()
-    try:
-        import onnx  # noqa: F401
-        import onnxscript  # noqa: F401
-        import torch  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(f"export: {error.name} is not installed; {install_extra('export')}") from None
-    check_own_packages()
+    load_extra("export", "export")
     from at_infer.engines.tensorrt.batching import BatchProfile
     from at_infer.models.kinds import file_sha256
     from export.config import ExportConfig
@@ -138,29 +130,11 @@ def export(
         atol=atol,
         rtol=rtol,
     )
+    lacking = given.PublishedOptions(window, heads, scale_from, columns, exclude, series_column, ratio)
     if published:
-        source = given.read_published(
-            checkpoint,
-            window=window,
-            heads=heads,
-            scale_from=scale_from,
-            columns=columns,
-            exclude=exclude,
-            series_column=series_column,
-            ratio=DEFAULT_RATIO if ratio is None else ratio,
-            score_mode=score_mode,
-        )
+        source = lacking.read(checkpoint, score_mode)
     else:
-        given.refuse_unless_published(
-            checkpoint,
-            window=window,
-            heads=heads,
-            scale_from=scale_from,
-            columns=columns,
-            exclude=exclude,
-            series_column=series_column,
-            ratio=ratio,
-        )
+        lacking.refuse(checkpoint)
         from training.checkpoint import Checkpoint
 
         source = Checkpoint.load(checkpoint)

@@ -8,8 +8,7 @@ import typer
 
 from at_infer.cli.messages import in_options
 from at_infer.cli.terminal import printable, show
-from at_infer.errors import MissingExtraError
-from at_infer.installed import check_own_packages, install_extra
+from at_infer.installed import load_extra
 
 if TYPE_CHECKING:
     from at_infer.measure.inspection import Inspection
@@ -47,22 +46,11 @@ def inspect(
         raise typer.Exit(1)
 
 
-def check_torch(path: Path) -> None:
-    """Fail if PyTorch, which alone reads checkpoints, is not there, or at-infer's own packages are hidden."""
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        raise MissingExtraError(
-            f"{path}: is a PyTorch checkpoint, and PyTorch is not installed; {install_extra('train')}"
-        ) from None
-    check_own_packages()
-
-
 def _inspect_checkpoint(path: Path) -> "Inspection":
     """Load what only PyTorch can read; what it says of itself is for `inspection` to tell."""
     from at_infer.measure import inspection
 
-    check_torch(path)
+    load_extra("train", str(path))
     from training.checkpoint import Checkpoint, read_tensors
     from training.published import load_published
 

@@ -1,10 +1,11 @@
 """Options for checkpoints of the published code, and the checkpoint that comes of them."""
 
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from at_infer.cli.options import panel, split_names
-from at_infer.config import Fill, ScoreConfig, ScoreMode
+from at_infer.config import DEFAULT_RATIO, Fill, ScoreConfig, ScoreMode
 from at_infer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,43 +22,41 @@ Exclude = Annotated[str | None, published_option(help="Columns of that file that
 SeriesColumn = Annotated[str | None, published_option(help="Column of that file that identifies the series.")]
 
 
-def refuse_unless_published(checkpoint: Path, **given: object) -> None:
-    """Options by name, of which none may be given for a checkpoint of at-infer."""
-    for name, value in given.items():
-        if value is not None:
+@dataclass(frozen=True, slots=True)
+class PublishedOptions:
+    """What was given of what a checkpoint of the published code lacks, and one of at-infer contains."""
+
+    window: int | None = None
+    heads: int | None = None
+    scale_from: str | None = None
+    columns: str | None = None
+    exclude: str | None = None
+    series_column: str | None = None
+    ratio: float | None = None
+
+    def refuse(self, checkpoint: Path) -> None:
+        """Complain of any that is given for a checkpoint of at-infer."""
+        for name in (entry.name for entry in fields(self) if getattr(self, entry.name) is not None):
             option = f"--{name.replace('_', '-')}"
             raise ConfigError(f"{option}: is for --published checkpoints; {checkpoint} contains it")
 
+    def read(self, path: Path, score_mode: ScoreMode | None, fill: Fill = "error") -> "Checkpoint":
+        """As `at-infer train` would have written it, from the file and the rows it was trained on."""
+        from training.published import published_checkpoint
 
-def read_published(
-    path: Path,
-    *,
-    window: int | None,
-    heads: int | None,
-    scale_from: str | None,
-    columns: str | None,
-    exclude: str | None,
-    series_column: str | None,
-    ratio: float,
-    score_mode: ScoreMode | None,
-    fill: Fill = "error",
-) -> "Checkpoint":
-    """As `at-infer train` would have written it, from the file and the rows it was trained on."""
-    from training.published import published_checkpoint
-
-    if window is None:
-        raise ConfigError(f"--window: {path} has no window length; pass --window 100 if it is the paper's")
-    if scale_from is None:
-        raise ConfigError(f"--scale-from: {path} has no scaler; pass the Parquet file it was trained on")
-    return published_checkpoint(
-        path,
-        scale_from,
-        window=window,
-        heads=heads,
-        columns=None if columns is None else split_names(columns),
-        exclude=() if exclude is None else tuple(split_names(exclude)),
-        series_column=series_column,
-        score=ScoreConfig(mode=score_mode or "published"),
-        ratio=ratio,
-        fill=fill,
-    )
+        if self.window is None:
+            raise ConfigError(f"--window: {path} has no window length; pass --window 100 if it is the paper's")
+        if self.scale_from is None:
+            raise ConfigError(f"--scale-from: {path} has no scaler; pass the Parquet file it was trained on")
+        return published_checkpoint(
+            path,
+            self.scale_from,
+            window=self.window,
+            heads=self.heads,
+            columns=None if self.columns is None else split_names(self.columns),
+            exclude=() if self.exclude is None else tuple(split_names(self.exclude)),
+            series_column=self.series_column,
+            score=ScoreConfig(mode=score_mode or "published"),
+            ratio=DEFAULT_RATIO if self.ratio is None else self.ratio,
+            fill=fill,
+        )

@@ -10,6 +10,7 @@ from at_infer.cli.options import input_option, output_option, panel
 from at_infer.cli.progress import RowsBar
 from at_infer.cli.terminal import counted, say, show
 from at_infer.errors import ConfigError
+from at_infer.installed import load_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -111,11 +112,10 @@ def _write_scores(found: "ScoresReport", output: Path, png: Path | None, *, over
 
 def _report_training(path: Path, output: Path, png: Path | None, *, overwrite: bool) -> None:
     """How a training went; only here torch is needed."""
-    from at_infer.cli.inspect import check_torch
     from at_infer.report.page import render, write_page
     from at_infer.report.training import describe_training, survey_training
 
-    check_torch(path)
+    load_extra("train", str(path))
     from training.checkpoint import Checkpoint
 
     found = survey_training(str(path), Checkpoint.load(path))

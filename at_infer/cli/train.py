@@ -10,11 +10,9 @@ from at_infer.cli.options import LogFormat, run_option, split_names
 from at_infer.cli.scoring_options import number_of_steps
 from at_infer.cli.terminal import set_log_format
 from at_infer.config import DEFAULT_RATIO, PRESETS, Precision
-from at_infer.errors import MissingExtraError
-from at_infer.installed import check_own_packages, install_extra
+from at_infer.installed import load_extra
 from at_infer.models.statistics import check_ratio
 from at_infer.output import check_writable
-from at_infer.threads import let_threads_sleep
 from at_infer.training_options import NetworkOptions, RecordedScore, TrainingOptions, preset_name
 
 
@@ -132,12 +130,7 @@ def train(
         if isinstance(source, str):
             source_files(source)
 
-    let_threads_sleep()
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        raise MissingExtraError(f"train: PyTorch is not installed; {install_extra('train')}") from None
-    check_own_packages()
+    load_extra("train", "train")
     from at_infer.cli.training_log import open_log
     from training.parent import Parent
     from training.request import Request

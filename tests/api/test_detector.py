@@ -120,7 +120,7 @@ except at_infer.AtInferError as error:
     )  # fmt: skip
     assert done.stdout.splitlines() == [
         repr(fitted.score(pumps())),
-        f"detector: onnx is not installed; {install_extra('export')}",
+        f"detector: needs onnx, which is not installed; {install_extra('export')}",
     ], done.stderr
 
 
