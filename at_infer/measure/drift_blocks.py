@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from at_infer.models.metadata import Metadata
 from at_infer.models.spacing import Times
-from at_infer.models.view_means import LARGEST
+from at_infer.models.view_sums import LARGEST
 from at_infer.models.views import ACTIVITY, FLOOR, NEXT, LinearPrediction, MovingMeans
 from at_infer.scoring.missing import Filler
 from at_infer.thresholds.chosen import ChosenThreshold

@@ -10,7 +10,7 @@ import numpy as np
 from at_infer.errors import DataError
 from at_infer.measure.drift_blocks import Floats, Reference, SeriesDrift
 from at_infer.models.metadata import Metadata
-from at_infer.models.view_means import LARGEST
+from at_infer.models.view_sums import LARGEST
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.rows import RowScorer
 from at_infer.scoring.scorer import Scorer

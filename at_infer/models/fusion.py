@@ -6,7 +6,6 @@ rows. The score is the weighted geometric mean of the parts: high where several 
 """
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, Protocol
@@ -17,9 +16,9 @@ from numpy.typing import NDArray
 from at_infer.config import Level, ScoreConfig
 from at_infer.models.blame import ACTIVITIES, EPSILON, explain
 from at_infer.models.statistics import ViewStatistics
-from at_infer.models.view_means import ACTIVITY_AHEAD, ACTIVITY_VIEWS, Roots, ViewMeans
+from at_infer.models.view_sums import ACTIVITY_AHEAD, ACTIVITY_VIEWS, ViewSums
 from at_infer.models.view_units import Normalised, views_of
-from at_infer.models.views import VIEWS, MovingMeans, SeriesViews, View
+from at_infer.models.views import VIEWS, MovingMeans, SeriesViews, Sums, View
 from at_infer.models.views import lookback as views_lookback
 
 Floats = NDArray[np.float32]
@@ -78,9 +77,7 @@ class Fusion:
         onset: bool = False,
         number: int = 0,
         mask: bool = False,
-        helpers: Sequence[Executor] = (),
     ) -> None:
-        """Each of the `helpers` works on a part of the features; such a series cannot be remembered."""
         self.onset = onset
         self.level, self.causal, self.delay, self.explain, self.mask = score.level, causal, delay, explain, mask
         scale = known.live if causal else known.whole
@@ -91,8 +88,6 @@ class Fusion:
         self.weights = part_weights(known.network_weight, views_of(score.level), self.widths)
         self.weights_of_onset = self.weights if causal else part_weights(1.0, LINEAR_VIEWS, self.widths)
         self.features = len(known.next)
-        parts = len(helpers) + 1
-        self.helpers, self.cuts = helpers, [self.features * k // parts for k in range(parts + 1)]
         self.past_shape = causal and known.live_shape == "past"
         self.predictions = [
             (np.asarray(coefficients, np.float32), np.asarray(scale.spread[view], np.float32))
@@ -120,32 +115,15 @@ class Fusion:
         self.begun = False
         past = [(width // 2, 0) for width in self.widths] if self.onset else []
         spans = smoothing(self.widths, causal=self.causal, delay=self.delay) + past
-        self.parts = [self._part(slice(*cut), spans) for cut in pairwise(self.cuts)]
+        self.views = SeriesViews(
+            self.predictions, causal=self.causal, level=self.level, number=self.number, past_shape=self.past_shape
+        )
+        self.means, late = MovingMeans(spans), self.onset and not self.causal
+        self.sums = ViewSums(self.views, self.normalised, self.means, signed=self.explain, late=late)
         self.missing = np.empty((self.features, 0), np.float32)
         """Of rows that are not final yet."""
         self.viewed = 0
         """How many of them have views already."""
-
-    def _part(self, features: slice, spans: Sequence[tuple[int, int]]) -> ViewMeans:
-        views = SeriesViews(
-            [(coefficients[features], usual[features]) for coefficients, usual in self.predictions],
-            causal=self.causal,
-            level=self.level,
-            number=self.number,
-            past_shape=self.past_shape,
-        )
-        late = self.onset and not self.causal
-        return ViewMeans(views, self.normalised.of(features), MovingMeans(spans), signed=self.explain, late=late)
-
-    @property
-    def views(self) -> SeriesViews:
-        """Of a series whose features are not in parts."""
-        return self.parts[0].views
-
-    @property
-    def means(self) -> MovingMeans:
-        """The same."""
-        return self.parts[0].means
 
     def add(self, rows: Floats) -> Floats:
         """Rows (n,3F) or (n,2F), NaN without a score -> rows (m,C) that are final."""
@@ -201,7 +179,7 @@ class Fusion:
         if self.lent is not None:
             return True
         level = self.views.level
-        begun = self.causal and len(self.parts) == 1 and self.means.seen >= self.steady_rows
+        begun = self.causal and self.means.seen >= self.steady_rows
         return begun and not (self.mask or self.onset) and (level is None or level.early is None)
 
     def _advance(self, rows: Floats, *, end: bool) -> Floats:
@@ -211,69 +189,59 @@ class Fusion:
             last, block = end and first + BLOCK_ROWS >= len(rows), rows[first : first + BLOCK_ROWS]
             if self.mask:
                 self.missing = np.concatenate([self.missing, block[:, -self.features :].T], axis=1)
-            others = [helper.submit(self._roots, k, block, last) for k, helper in enumerate(self.helpers, start=1)]
-            of_parts = [self._roots(0, block, last), *(other.result() for other in others)]
             with walking_rows():
-                found.append(self._fuse(of_parts))
+                found.append(self._score_block(block, end=last))
         return np.concatenate(found) if len(found) > 1 else found[0]
 
-    def _roots(self, part: int, rows: Floats, end: bool) -> Roots:
-        """Of some features; what belongs to others is not touched, so that threads may do it."""
-        own, count, widths = slice(*self.cuts[part : part + 2]), len(self.normalised.centre[0]), len(self.widths)
-        with walking_rows():
-            given = rows.reshape(len(rows), -1 if rows.size else self.row_width // self.features, self.features)
-            x, residual, *more = np.ascontiguousarray(given[:, :, own].transpose(1, 2, 0))
-            shape = None if self.past_shape else more[0]
-            means = self.parts[part].add(x, residual, shape, end=end, change=self._hide if self.mask else None)
-            past = [mean[:, :count] if self.causal else _linear(mean) for mean in means[widths:]]
-            roots = [np.sqrt(mean) for mean in [*(mean[:, :count] for mean in means[:widths]), *past]]
-        return Roots(roots[:widths], roots[widths:], means[0][:, count : count + len(ACTIVITIES)])
+    def _score_block(self, rows: Floats, *, end: bool) -> Floats:
+        given = rows.reshape(len(rows), -1 if rows.size else self.row_width // self.features, self.features)
+        x, residual, *more = np.ascontiguousarray(given.transpose(1, 2, 0))
+        shape, change = None if self.past_shape else more[0], self._hide if self.mask else None
+        sums, widths = self.sums.add(x, residual, shape, end=end, change=change), len(self.widths)
+        count = self.normalised.centre.shape[1]
+        roots = [np.sqrt(total[:, :count]) for total, _ in sums[:widths]]
+        past = [np.sqrt(total[:, :count] if self.causal else _linear(total)) for total, _ in sums[widths:]]
+        if self.mask:
+            present = self._present(roots[0].shape[-1])
+            if present is not None:
+                roots, past = ([root * present[:, None] for root in of] for of in (roots, past))
+        score, logs = self._score(roots, sums[:widths], self.weights)
+        found = [score]
+        if self.explain:
+            signs = sums[0].total[:, count : count + len(ACTIVITIES)]
+            found += explain([root.transpose(2, 1, 0) for root in roots], logs, signs.transpose(2, 1, 0), score)
+        if self.onset:
+            found.append(self._score(past, sums[widths:], self.weights_of_onset)[0])
+        return np.concatenate(found, axis=1) if len(found) > 1 else score
 
     def _hide(self, deviations: Floats) -> Floats:
         """Missing features count as normal."""
         begin, self.viewed = self.viewed, self.viewed + deviations.shape[-1]
         return np.where(self.missing[:, None, begin : self.viewed] > 0, np.float32(1), deviations)
 
-    def _without_missing(self, roots: Roots) -> Roots:
-        """Zero where a feature is missing, and more of the others, so that means over all are those of the others."""
-        count = roots.of_widths[0].shape[-1]
+    def _present(self, count: int) -> Floats | None:
+        """For the next rows zero where a feature is missing, and more for the others, so that means over all are those
+        of the others; None if all are there.
+        """
         missing, self.missing, self.viewed = self.missing[:, :count], self.missing[:, count:], self.viewed - count
         if not missing.any():
-            return roots
+            return None
         present = 1 - missing
-        weight = present * (np.float32(self.features) / present.sum(axis=0))
-        of_widths, of_past = ([root * weight[:, None] for root in of] for of in (roots.of_widths, roots.of_past))
-        return Roots(of_widths, of_past, roots.signs)
+        return np.asarray(present * (np.float32(self.features) / present.sum(axis=0)))
 
-    def _fuse(self, of_parts: list[Roots]) -> Floats:
-        """What was found of each part of the features -> rows (m,C) that are final."""
-        if self.mask:
-            of_parts = [self._without_missing(roots) for roots in of_parts]
-        score, logs = self._score([roots.of_widths for roots in of_parts], self.weights)
-        found = [score]
-        if self.explain:
-            by_width = zip(*(roots.of_widths for roots in of_parts), strict=True)
-            signs = np.concatenate([roots.signs for roots in of_parts])
-            whole = [np.concatenate(of_width).transpose(2, 1, 0) for of_width in by_width]
-            found += explain(whole, logs, signs.transpose(2, 1, 0), score)
-        if self.onset:
-            found.append(self._score([roots.of_past for roots in of_parts], self.weights_of_onset)[0])
-        return np.concatenate(found, axis=1) if len(found) > 1 else score
-
-    def _score(self, roots: list[list[Floats]], weights: Floats) -> tuple[Floats, Floats]:
-        """Roots of mean squares (F,V,n), by part and width -> scores (n,1), weighted logarithms of parts (WV,n)."""
-        parts = [add_features(of_width) / np.float32(self.features) for of_width in zip(*roots, strict=True)]
+    def _score(self, roots: Sequence[Floats], sums: Sequence[Sums], weights: Floats) -> tuple[Floats, Floats]:
+        """Roots of sums of squares (F,V,n), by width -> scores (n,1), weighted logarithms of parts (WV,n)."""
+        # Added up one by one, since there are several views: over one row of memory numpy would take another order.
+        parts = [
+            np.add.reduce(root, axis=0) / part_divisor(of.rows, self.features)
+            for root, of in zip(roots, sums, strict=True)
+        ]
         return fuse_parts(np.concatenate(parts, axis=-2), weights, self.unit)
 
 
-def add_features(parts: Sequence[Floats]) -> Floats:
-    """Sums (V,n) over the features of all parts (F,V,n), in the same order however they are cut."""
-    # One by one, since there are several views: over one row of memory numpy would add up in another order.
-    total: Floats = np.add.reduce(parts[0], axis=0)
-    for part in parts[1:]:
-        for feature in part:
-            total += feature
-    return total
+def part_divisor(rows: Any, features: int) -> Any:
+    """What makes a sum over the features, of roots of sums over so many rows, their mean root mean square."""
+    return np.sqrt(rows) * np.float32(features)
 
 
 def part_weights(network_weight: float, views: Sequence[View], widths: Sequence[int]) -> Floats:

@@ -15,14 +15,15 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from at_infer.models.blame import ACTIVITIES, explain
-from at_infer.models.fusion import Floats, Fusion, fuse_parts
+from at_infer.models.fusion import Floats, Fusion, fuse_parts, part_divisor
+from at_infer.models.row_sums import row_sums
 from at_infer.models.running_sums import PHASES, Operation, RunningSums, SummedColumns
-from at_infer.models.view_means import ACTIVITY_VIEWS, LARGEST
+from at_infer.models.view_sums import ACTIVITY_VIEWS, LARGEST
 from at_infer.models.views import ACTIVITY_AT, AHEAD, FLOOR, LEVEL_STEP, NEXT, NEXT_AT, VIEWS, MovingMeans
 
 Places = NDArray[np.int64]
 Ring = tuple[RunningSums | None, int, int]
-"""Sums, group and level; without sums it is that of scaled values."""
+"""Sums, group and width; without sums it is that of scaled values."""
 
 TOGETHER = 32
 """Series whose next rows are worked on at once."""
@@ -96,7 +97,7 @@ class Steady:
         self.rows = 1 + PAST
         for sums in self._sums:
             for of in sums.writes:
-                self.rings[sums, of.columns, of.level] = self.rows, sums.length(of)
+                self.rings[sums, of.columns, of.width] = self.rows, sums.length(of)
                 self.rows += sums.length(of) * sums.groups[of.columns].size
         self.table = np.array([[0] * PHASES, *self._table(reads=True), *self._table(reads=False)])
         """Rows of a memory that are read, then those that are written, by the number of a row modulo `PHASES`."""
@@ -125,10 +126,10 @@ class Steady:
         for age in range(1, max(AHEAD) + 1) if reads else [0]:
             yield self._place((None, 0, 0), age, 1, 0)
         for sums in self._sums:
-            for columns, level, age in sums.reads if reads else sums.writes:
+            for columns, width, age in sums.reads if reads else sums.writes:
                 count = sums.groups[columns].size
                 for column in range(count):
-                    yield self._place((sums, columns, level), age, count, column)
+                    yield self._place((sums, columns, width), age, count, column)
 
     def _place(self, ring: Ring, age: int, count: int, column: int) -> list[int]:
         begin, length = self.rings[ring]
@@ -153,11 +154,11 @@ class Steady:
             assert means.context is not None
             count = sums.groups[group].size
             rows = np.ascontiguousarray(means.context.T).reshape(-1, count, self.features)
-            for level in range(sums.levels_of(group)):
-                ring = self._ring(place, (sums, group, level), count)
-                some = min(len(ring), len(rows))
-                ring[(fusion.number - np.arange(some, 0, -1)) % len(ring)] = rows[len(rows) - some :]
-                rows = rows[: -(1 << level)] + rows[1 << level :]
+            known = row_sums(rows, [own.width for own in sums.writes if own.columns == group])
+            for width in (own.width for own in sums.writes if own.columns == group):
+                ring = self._ring(place, (sums, group, width), count)
+                some = min(len(ring), len(known[width]))
+                ring[(fusion.number - np.arange(some, 0, -1)) % len(ring)] = known[width][len(known[width]) - some :]
             means.context = None
         fusion.lent, fusion.place, self.entered[place] = self, place, fusion.number
         self.dropped[place] = finalize(fusion, self.free.append, place)
@@ -166,7 +167,7 @@ class Steady:
         """Give the memory back."""
         place, views, number = fusion.place, fusion.views, fusion.number
         for sums, group, means in self._groups(fusion):
-            ring = self._ring(place, (sums, group, 0), sums.groups[group].size)
+            ring = self._ring(place, (sums, group, 1), sums.groups[group].size)
             kept = ring[(number - np.arange(sums.groups[group].kept, 0, -1)) % len(ring)]
             means.context = np.ascontiguousarray((kept[:, 0] if means is views.residuals else kept).T)
             means.seen += number - self.entered[place]
@@ -218,8 +219,8 @@ class Steady:
         score, logs = fuse_parts(work.parts, self.weights, self.unit)
         if not self.explain:
             return score
-        roots, activity = ([part.swapaxes(0, 1) for part in parts] for parts in (work.roots, work.activity[:1]))
-        return np.concatenate([score, *explain(roots, logs, activity[0], score)], axis=1)
+        roots, activity = [root.swapaxes(0, 1) for root in work.roots], work.activity.swapaxes(0, 1)
+        return np.concatenate([score, *explain(roots, logs, activity, score)], axis=1)
 
 
 class _Work:
@@ -242,33 +243,47 @@ class _Work:
         self.residual = inner[0] if sums_shape else room()
         self.given = [x, self.residual, *([] if sums_shape else [views[SHAPE]])]
         """Where the parts of a row go."""
-        of_shape, activity = [[room(1)]] if sums_shape else [], room(2)
+        adding, sums = steady.inner.prepare(self.known[steady.known[0]], inner)
+        (activity_sum,), activity, width = sums[-1], room(2), np.float32(steady.inner.groups[-1].widths[0])
         self.before_level: list[Operation] = [
             *_predict(self.known[steady.lags], x, steady, errors),
             (np.square, (errors, inner[sums_shape : sums_shape + 2])),
-            *steady.inner.prepare(self.known[steady.known[0]], inner, [*of_shape, [activity]]),
-            *((np.subtract, (self.residual, mean[0], views[SHAPE])) for (mean,) in of_shape),
+            *adding,
+            *(_shape(steady.inner.groups[0], sums[0], self.residual, views) if sums_shape else []),
+            (np.divide, (activity_sum, width, activity)),
             (np.add, (activity, FLOOR, activity)),
             (np.log, (activity, views[ACTIVITY_AT:-1])),
         ]
-        squares, signed, means = outer[: steady.count], [], room(steady.widths, steady.outer.groups[0].size)
+        count = steady.count
+        squares, signed = outer[:count], []
         if steady.explain:
-            signed = [(np.positive, (squares[ACTIVITY_VIEWS], outer[steady.count : means.shape[1]]))]
-        self.roots, self.activity = roots, _ = means[:, : steady.count], means[:, steady.count :]
+            signed = [(np.positive, (squares[ACTIVITY_VIEWS], outer[count : steady.outer.groups[0].size]))]
+        adding, (sums_of_squares,) = steady.outer.prepare(self.known[steady.known[1]], outer)
+        self.activity = sums_of_squares[0][count:]
+        self.roots = roots = room(steady.widths, count)
         total = np.empty(roots.shape, np.float32)
-        self.parts = np.empty((steady.widths * steady.count, series), np.float32)
+        self.parts = np.empty((steady.widths * count, series), np.float32)
+        divisors = part_divisor(np.array(steady.outer.groups[0].widths, np.float32), steady.features)
+        divisor = np.repeat(divisors, count)[:, None]
         self.behind_level: list[Operation] = [
             (np.subtract, (self.residual, self.level, views[-1])),
-            (np.subtract, (views[: steady.count], steady.centre, squares)),
+            (np.subtract, (views[:count], steady.centre, squares)),
             (np.multiply, (squares, steady.weight, squares)),
             *signed,
             (np.square, (squares, squares)),
             (partial(np.minimum, out=squares), (squares, LARGEST)),
-            *steady.outer.prepare(self.known[steady.known[1]], outer, [[*means]]),
-            (np.sqrt, (roots, roots)),
+            *adding,
+            *((np.sqrt, (of_width[:count], root)) for of_width, root in zip(sums_of_squares, roots, strict=True)),
             (np.add.accumulate, (roots, -1, None, total)),  # feature by feature
-            (np.divide, (total[..., -1].reshape(self.parts.shape), np.float32(steady.features), self.parts)),
+            (np.divide, (total[..., -1].reshape(self.parts.shape), divisor, self.parts)),
         ]
+
+
+def _shape(group: SummedColumns, sums: list[Floats], residual: Floats, views: Floats) -> Iterator[Operation]:
+    """Residuals without the mean of those before them."""
+    (total,), mean = sums, np.empty_like(residual)
+    yield np.divide, (total[0], np.float32(group.widths[0]), mean)
+    yield np.subtract, (residual, mean, views[SHAPE])
 
 
 def _predict(past: Floats, x: Floats, steady: Steady, errors: Floats) -> Iterator[Operation]:

@@ -1,7 +1,5 @@
 """Units of views: their mean squares on validation rows, and views divided by them. Pure numpy."""
 
-from copy import copy
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,12 +27,6 @@ class Normalised:
         spread = np.stack([known.spread[name] for name in names], axis=1)
         self.centre: Floats = centre.astype(np.float32)[..., None]
         self.weight: Floats = (1 / spread).astype(np.float32)[..., None]
-
-    def of(self, features: slice) -> "Normalised":
-        """The same of some features."""
-        found = copy(self)
-        found.centre, found.weight = self.centre[features], self.weight[features]
-        return found
 
     def __call__(self, views: Floats) -> Floats:
         """Each has a mean square of about 1 on validation rows."""

@@ -9,13 +9,14 @@ come at once: sums by numpy over a whole axis are avoided, since their order dep
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from at_infer.config import Level
+from at_infer.models.row_sums import window_sums
 
 Floats = NDArray[np.float32]
 
@@ -197,6 +198,14 @@ def _next_step(number: int) -> int:
     return -(-number // LEVEL_STEP) * LEVEL_STEP
 
 
+class Sums(NamedTuple):
+    """Of some rows around each row (...,m)."""
+
+    total: Floats
+    rows: Any
+    """How many there are: a number, or one for each row (m,) where some do not exist."""
+
+
 class MovingMeans(Remembering):
     """Means over rows t - before .. t + after that exist, for several spans at once; rows in, rows out when known."""
 
@@ -211,6 +220,10 @@ class MovingMeans(Remembering):
 
     def add(self, rows: Floats, *, end: bool = False) -> list[Floats]:
         """The means (...,m) of each span, for rows whose neighbours are all known, or do not come: this is the end."""
+        return [np.divide(*sums) for sums in self.add_up(rows, end=end)]
+
+    def add_up(self, rows: Floats, *, end: bool = False) -> list[Sums]:
+        """The same, not yet divided."""
         if self.context is None:
             self.context = np.zeros((*rows.shape[:-1], self.before + self.after), np.float32)
         first, total = self.seen - self.after, self.seen + rows.shape[-1]
@@ -225,34 +238,11 @@ class MovingMeans(Remembering):
         for (before, after), of_span in zip(self.spans, sums, strict=True):
             width: Any = np.float32(before + 1 + after)
             if end or first < before:
-                numbers = np.arange(first, first + count)
+                numbers = np.arange(first + skipped, first + count)
                 exist = np.minimum(numbers + after + 1, total) - np.maximum(numbers - before, 0)
                 width = np.maximum(exist, 1).astype(np.float32)
-            found.append(np.divide(of_span, width)[..., skipped:])
+            found.append(Sums(of_span[..., skipped:], width))
         return found
-
-
-def window_sums(rows: Floats, spans: Sequence[tuple[int, int]], count: int) -> list[Floats]:
-    """For each (begin, width) sums of `width` consecutive rows: contiguous (...,k) -> (...,count), from `begin` on.
-
-    By doubling: no cancellation, few passes. All features are one long row here, which numpy walks through at once;
-    what is added up across their borders is left out of the result.
-    """
-    sums = rows.reshape(-1)
-    length = len(sums) - rows.shape[-1] + count
-    totals: list[Floats | None] = [None for _ in spans]
-    at, power, widest = [begin for begin, _ in spans], 1, max(width for _, width in spans)
-    while True:
-        for k, (_, width) in enumerate(spans):
-            if width & power:
-                part, total = sums[at[k] : at[k] + length], totals[k]
-                totals[k] = part if total is None else total + part
-                at[k] += power
-        if 2 * power > widest:
-            break
-        sums, power = sums[:-power] + sums[power:], 2 * power
-    shape = (*rows.shape[:-1], count)
-    return [np.ndarray(shape, np.float32, total, strides=rows.strides) for total in totals]
 
 
 class SeriesViews:
@@ -284,7 +274,9 @@ class SeriesViews:
         """Scaled rows, their residuals and shapes, each (F,n) -> views (F,V,m) of rows that are known now."""
         rows, seen = x.shape[-1], self.means.seen
         known, self.past = append(self.past, x)
-        new = np.empty((*x.shape[:-1], AT_ONCE, rows), np.float32)
+        waited = self.waiting.shape[-1]
+        kept = np.empty((*x.shape[:-1], AT_ONCE, waited + rows), np.float32)
+        kept[..., :waited], new = self.waiting, kept[..., waited:]
         if self.residuals is not None:
             np.subtract(residual, self.residuals.add(residual)[0], out=new[..., VIEWS.index("shape"), :])
         else:
@@ -296,14 +288,14 @@ class SeriesViews:
         level: Any = 0 if self.level is None else self.level.of(residual)
         np.subtract(residual, level, out=new[..., -1, :])
         (activity,) = self.means.add(np.square(new[..., NEXT_AT:ACTIVITY_AT, :]), end=end)
+        end_of_ready = waited + rows if end else rows
         if self.means.after:
-            new = np.concatenate([self.waiting, new], axis=-1)
-            self.waiting = new[..., rows:].copy()
-            rows = new.shape[-1] if end else rows
+            self.waiting = kept[..., rows:].copy()
         views = np.empty((*x.shape[:-1], len(VIEWS), activity.shape[-1]), np.float32)
-        ready = new[..., rows - activity.shape[-1] : rows]
+        ready = kept[..., end_of_ready - activity.shape[-1] : end_of_ready]
         views[..., :ACTIVITY_AT, :] = ready[..., :ACTIVITY_AT, :]
-        np.log(activity + FLOOR, out=views[..., ACTIVITY_AT:-1, :])
+        activity += FLOOR
+        np.log(activity, out=views[..., ACTIVITY_AT:-1, :])
         views[..., -1, :] = ready[..., -1, :]
         return views
 

@@ -1,7 +1,6 @@
 """The last step of scoring: from merged rows of what the engine says to scores, by the score mode."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from typing import Any, TypedDict
 
 from at_infer.config import ScoreConfig, split_delay
@@ -28,9 +27,7 @@ class LastStep(TypedDict):
     grid: int
 
 
-def last_step(
-    known: Metadata, config: ScoreConfig, options: ScoreOptions, delay: int, helpers: Sequence[Executor] = ()
-) -> LastStep:
+def last_step(known: Metadata, config: ScoreConfig, options: ScoreOptions, delay: int) -> LastStep:
     """Views, smoothing and fusion, or a moving mean."""
     features, causal, mask = len(known.columns), options.align == "last", options.on_missing_feature == "mask"
     explain, onset = options.explain != "none", has_onset(known, config, options, delay)
@@ -45,7 +42,7 @@ def last_step(
             window_channels=(3 - needs_live_rows(known, config, options) + mask) * features,
             channels=1 + (2 * features if explain else 0) + onset,
             finish=lambda: fusion.Fusion(
-                views, config, causal=causal, delay=ahead, explain=explain, onset=onset, mask=mask, helpers=helpers
+                views, config, causal=causal, delay=ahead, explain=explain, onset=onset, mask=mask
             ),
             reach=(
                 fusion.lookback(views.widths, config.level, onset=onset) + more,

@@ -36,9 +36,6 @@ from at_infer.tables.frames import array_values
 from at_infer.tables.resample import OnGrid
 from at_infer.thresholds.choose import ScoringWay, ThresholdWish, choose_for_scoring
 
-PART_FEATURES = 8
-"""A thread that works on fewer of them is not worth it."""
-
 
 class Scores(NamedTuple):
     """One entry per row; a row without a score is NaN and no anomaly."""
@@ -64,7 +61,6 @@ class Scorer:
     ) -> None:
         self.options, self.engine_options = options or ScoreOptions(), engine_options or EngineOptions()
         self._workers: Executor | None = None
-        self._helpers: list[Executor] = []
         self._owned = isinstance(engine, str | Path)
         on = self.engine_options
         self.engine = (
@@ -197,15 +193,8 @@ class Scorer:
             mask=self.masks,
             short_series=options.short_series,
             on_bad_rows=options.on_bad_rows,
-            **last_step(self.metadata, self.config, options, self.delay, self._open_helpers()),
+            **last_step(self.metadata, self.config, options, self.delay),
         )
-
-    def _open_helpers(self) -> Sequence[Executor]:
-        """Threads beside the caller's for the last step of whole windows, which takes longer than a small network."""
-        if self.options.align == "window" and not self.masks and not self._helpers:
-            parts = min(self.engine.lanes, self.metadata.model.features // PART_FEATURES)
-            self._helpers = [ThreadPoolExecutor(1, thread_name_prefix="last-step") for _ in range(1, parts)]
-        return self._helpers
 
     def rows(
         self,
@@ -218,6 +207,8 @@ class Scorer:
         """The scoring core on this engine."""
         used = settings or self.row_settings
         lanes = self.engine.lanes
+        if lanes > 1 and self.config.mode == "fusion":  # the last step keeps the calling thread busy
+            lanes -= 1
         if lanes and self._workers is None:
             self._workers = ThreadPoolExecutor(lanes, thread_name_prefix="engine")
         return RowScorer(
@@ -241,8 +232,8 @@ class Scorer:
 
     def close(self) -> None:
         """Close the engine, unless it was passed in open."""
-        for threads in [*self._helpers, *([] if self._workers is None else [self._workers])]:
-            threads.shutdown(cancel_futures=True)
+        if self._workers is not None:
+            self._workers.shutdown(cancel_futures=True)
         if self._owned:
             self.engine.close()
 

@@ -1,8 +1,6 @@
 """Mode fusion against brute force: loops over rows, float64, and the formulas of docs/method.md."""
 
 import math
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +13,7 @@ from at_infer.config import Level, ScoreConfig
 from at_infer.errors import ConfigError
 from at_infer.models.fusion import LABELS, Fusion, lookahead, lookback
 from at_infer.models.fusion_together import Together
+from at_infer.models.row_sums import halves, steps, window_sums
 from at_infer.models.statistics import ViewScale, ViewStatistics
 from at_infer.models.view_units import measure_views
 from at_infer.models.views import (
@@ -27,7 +26,6 @@ from at_infer.models.views import (
     MovingMeans,
     RecentLevel,
     SeriesViews,
-    window_sums,
 )
 from training.linear import fit_linear
 
@@ -190,21 +188,6 @@ def test_scores_are_the_same_to_the_last_bit_in_any_pieces(
     found.append(fusion.end())
     np.testing.assert_array_equal(np.concatenate(found), whole(given, **options))
     assert np.concatenate(found).shape[1] == fusion.channels
-
-
-@pytest.mark.parametrize("options", [{}, {"explain": True, "onset": True}, {"causal": True, "explain": True}])
-@pytest.mark.parametrize("helpers", [1, 2])
-def test_features_in_parts_by_several_threads_have_the_same_scores_to_the_last_bit(
-    helpers: int, options: dict[str, Any]
-) -> None:
-    given = series(2300)
-    given[700] = np.nan  # begins anew behind it
-    with ExitStack() as stack:
-        threads = [stack.enter_context(ThreadPoolExecutor(1)) for _ in range(helpers)]
-        fusion = Fusion(KNOWN, SCORE, **{"causal": False} | options, helpers=threads)
-        found = [fusion.add(given[first : first + 1200]) for first in (0, 1200)]
-        assert not fusion.is_steady
-        np.testing.assert_array_equal(np.concatenate([*found, fusion.end()]), whole(given, **options))
 
 
 @pytest.mark.parametrize("explain", [False, True])
@@ -385,6 +368,22 @@ def test_sums_of_windows_are_those_of_a_loop(width: int, extra: int) -> None:
     found, later = window_sums(values, [(0, width), (3, width)], extra + 1)
     np.testing.assert_allclose(found, expected[:, :-3], rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(later, expected[:, 3:], rtol=1e-4, atol=1e-4)
+
+
+@given(widths=st.lists(st.integers(1, 256), min_size=1, max_size=8))
+def test_sums_are_made_of_others_that_come_before_them(widths: list[int]) -> None:
+    known = {1}
+    for width in steps(frozenset(widths)):
+        older, newer = halves(width)
+        assert older + newer == width
+        assert {older, newer} <= known
+        known.add(width)
+    assert set(widths) <= known
+
+
+def test_the_widths_of_the_default_score_take_few_additions() -> None:
+    assert steps(frozenset([5, 10, 25, 50])) == [2, 4, 5, 10, 20, 25, 50]
+    assert steps(frozenset([3, 6, 13, 26])) == [2, 3, 6, 12, 13, 26]
 
 
 def test_a_huge_value_leaves_no_trace_in_the_means_behind_it() -> None:

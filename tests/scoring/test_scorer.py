@@ -1,6 +1,5 @@
 """Scorer and its options: which score, which threshold, what is done with bad values."""
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +7,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from at_infer import EngineOptions, ScoreOptions, Scorer, open_engine
+from at_infer import ScoreOptions, Scorer, open_engine
 from at_infer.errors import ConfigError, DataError
 from at_infer.models.criterion import ERROR_FLOOR
 from at_infer.thresholds.ratio import quantile_threshold
-from tests.checkpoints import FEATURES, PLAIN, WINDOW, checkpoint
+from tests.checkpoints import PLAIN, WINDOW, checkpoint
 from tests.conftest import WriteParquet
 from tests.scored import COLUMNS, Edit, Score, Scored, by_hand, rows, values, windows
 
@@ -354,19 +353,6 @@ def test_an_engine_that_was_given_open_stays_open(score: Score, models: Path) ->
     with open_engine(models / "model.onnx") as engine:
         first = score(rows(60), engine=engine)
         assert score(rows(60), engine=engine).frame.equals(first.frame)
-
-
-def test_threads_of_the_last_step_change_no_score_and_end_with_the_scorer(models: Path, monkeypatch: Any) -> None:
-    given = np.random.default_rng(0).normal(size=(300, FEATURES)).astype(np.float32)
-    found = []
-    for least in (1, FEATURES):  # features that are worth a thread
-        monkeypatch.setattr("at_infer.scoring.scorer.PART_FEATURES", least)
-        with Scorer(models / "model.onnx", engine_options=EngineOptions(threads=2)) as scorer:
-            found.append(scorer.score(given).score)
-            running = [thread for thread in threading.enumerate() if thread.name.startswith("last-step")]
-            assert len(running) == (1 if least == 1 else 0)
-        assert not any(thread.is_alive() for thread in running)
-    np.testing.assert_array_equal(*found)
 
 
 def test_a_batch_size_is_looked_for_only_when_there_is_much_to_do(score: Score, monkeypatch: Any) -> None:

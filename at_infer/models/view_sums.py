@@ -1,17 +1,13 @@
-"""Views of some features of a series: squared, in units of validation statistics, and averaged over rows.
-
-Features meet only behind this, so the parts of a wide series may be worked on by several threads.
-"""
+"""Views of the features of a series: squared, in units of validation statistics, and summed up over rows."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from at_infer.models.blame import ACTIVITIES
 from at_infer.models.view_units import Normalised
-from at_infer.models.views import ACTIVITY, VIEWS, MovingMeans, SeriesViews
+from at_infer.models.views import ACTIVITY, VIEWS, MovingMeans, SeriesViews, Sums
 
 Floats = NDArray[np.float32]
 
@@ -21,18 +17,8 @@ ACTIVITY_AHEAD = ACTIVITY - 1 - ACTIVITY // 2
 LARGEST = np.float32(1e30)
 
 
-class Roots(NamedTuple):
-    """Roots of mean squares of some features, each (F,V,n)."""
-
-    of_widths: list[Floats]
-    of_past: list[Floats]
-    """The same over rows before a row only, for the onset."""
-    signs: Floats
-    """Mean activity (F,2,n), above or below normal, if scores are explained."""
-
-
-class ViewMeans:
-    """Means of squared deviations, row by row."""
+class ViewSums:
+    """Sums of squared deviations, row by row."""
 
     def __init__(
         self, views: SeriesViews, normalised: Normalised, means: MovingMeans, *, signed: bool, late: bool
@@ -50,7 +36,7 @@ class ViewMeans:
         *,
         end: bool,
         change: Callable[[Floats], Floats] | None = None,
-    ) -> list[Floats]:
+    ) -> list[Sums]:
         """Scaled rows, residuals and shapes, each (F,n) -> for each span (F,V+,m) of rows that are known now.
 
         Behind the views stand signed and late activity. `change` is given the deviations before they are squared.
@@ -64,7 +50,7 @@ class ViewMeans:
             np.minimum(squares, LARGEST, out=squares)
         if self.late:
             more.append(self._delayed(squares[:, ACTIVITY_VIEWS]))
-        return self.means.add(np.concatenate([squares, *more], axis=1) if more else squares, end=end)
+        return self.means.add_up(np.concatenate([squares, *more], axis=1) if more else squares, end=end)
 
     def _delayed(self, activity: Floats) -> Floats:
         """That of the row so much earlier that it depends on no later one; the first row stands for those before it."""
