@@ -154,8 +154,9 @@ class Steady:
             assert means.context is not None
             count = sums.groups[group].size
             rows = np.ascontiguousarray(means.context.T).reshape(-1, count, self.features)
-            known = row_sums(rows, [own.width for own in sums.writes if own.columns == group])
-            for width in (own.width for own in sums.writes if own.columns == group):
+            widths = frozenset(own.width for own in sums.writes if own.columns == group)
+            known = row_sums(rows, widths)
+            for width in widths:
                 ring = self._ring(place, (sums, group, width), count)
                 some = min(len(ring), len(known[width]))
                 ring[(fusion.number - np.arange(some, 0, -1)) % len(ring)] = known[width][len(known[width]) - some :]

@@ -4,8 +4,9 @@ A sum is made of two shorter ones that lie side by side, which others are made o
 longest takes one addition. Nothing is ever subtracted, so a huge value leaves no trace behind it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 
 PIECE = 1 << 15
-"""Sums that are formed at once."""
+"""Sums that are formed at once: a few arrays of this length fit into the cache of a core."""
 
 
 def halves(width: int) -> tuple[int, int]:
@@ -26,21 +27,28 @@ def halves(width: int) -> tuple[int, int]:
     return width - 1, 1
 
 
+class Addition(NamedTuple):
+    """A sum of `width` rows is made of those of the older and of the newer ones."""
+
+    width: int
+    older: int
+    newer: int
+
+
 @cache
-def steps(widths: frozenset[int]) -> list[int]:
-    """The sums, of two rows or more, that have to be formed for some widths, each behind those it is made of."""
+def additions(widths: frozenset[int]) -> tuple[Addition, ...]:
+    """What has to be formed for some widths, each behind what it is made of."""
     wanted, found = {*widths}, {*widths}
     while wanted:
         wanted = {half for width in wanted if width > 1 for half in halves(width)} - found
         found |= wanted
-    return sorted(found - {1})
+    return tuple(Addition(width, *halves(width)) for width in sorted(found - {1}))
 
 
-def row_sums(rows: Floats, widths: Iterable[int]) -> dict[int, Floats]:
+def row_sums(rows: Floats, widths: frozenset[int]) -> dict[int, Floats]:
     """Rows (k,...) -> for each width that is asked for or on the way to one: its sums (k+1-width,...), in order."""
     sums = {1: rows}
-    for width in steps(frozenset(widths)):
-        older, newer = halves(width)
+    for width, older, newer in additions(widths):
         sums[width] = sums[older][: len(sums[newer]) - older] + sums[newer][older:]
     return sums
 
@@ -48,20 +56,24 @@ def row_sums(rows: Floats, widths: Iterable[int]) -> dict[int, Floats]:
 def window_sums(rows: Floats, spans: Sequence[tuple[int, int]], count: int) -> list[Floats]:
     """For each (begin, width) sums of `width` consecutive rows: contiguous (...,k) -> (...,count), from `begin` on.
 
-    All features are one long row here, which numpy walks through piece by piece, so that what is added up stays in the
-    cache; what is added up across borders of features is left out of the result.
+    All features are one long row here, which numpy walks through at once; what is added up across their borders is left
+    out of the result.
     """
-    flat, wanted = rows.reshape(-1), {width for _, width in spans}
-    widest, additions = max(wanted), [(width, *halves(width)) for width in steps(frozenset(wanted))]
-    totals = {width: np.empty(len(flat) + 1 - width, np.float32) for width in wanted - {1}}
-    piece = min(PIECE, len(flat) + 1 - widest)
-    scratch = {width: np.empty(piece + widest - width, np.float32) for width, _, _ in additions if width not in totals}
-    for first in range(0, len(flat) + 1 - widest, PIECE):
-        sums = {1: flat[first : first + PIECE + widest - 1]}
-        for width, older, newer in additions:
-            size = len(sums[1]) + 1 - width
-            total = totals[width][first : first + size] if width in totals else scratch[width][:size]
-            sums[width] = np.add(sums[older][:size], sums[newer][older : older + size], out=total)
-    totals[1] = flat
+    flat, widths = rows.reshape(-1), frozenset([width for _, width in spans])
+    sums = row_sums(flat, widths) if len(flat) <= PIECE else _sums_in_pieces(flat, widths)
     shape = (*rows.shape[:-1], count)
-    return [np.ndarray(shape, np.float32, totals[width][begin:], strides=rows.strides) for begin, width in spans]
+    return [np.ndarray(shape, np.float32, sums[width][begin:], strides=rows.strides) for begin, width in spans]
+
+
+def _sums_in_pieces(rows: Floats, widths: frozenset[int]) -> dict[int, Floats]:
+    """The widths of `row_sums` (k,) that are asked for; what they are made of stays in the cache of the core."""
+    widest = max(widths)
+    found = {width: np.empty(len(rows) + 1 - width, np.float32) for width in widths}
+    others = {one.width: np.empty(PIECE + widest, np.float32) for one in additions(widths) if one.width not in widths}
+    for first in range(0, len(rows) + 1 - widest, PIECE):
+        sums = {1: rows[first : first + PIECE + widest - 1]}
+        for width, older, newer in additions(widths):
+            size = len(sums[1]) + 1 - width
+            room = found[width][first : first + size] if width in found else others[width][:size]
+            sums[width] = np.add(sums[older][:size], sums[newer][older : older + size], out=room)
+    return found | {1: rows}

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.models.row_sums import halves, steps
+from at_infer.models.row_sums import additions
 
 Floats = NDArray[np.float32]
 Operation = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -38,9 +38,14 @@ class SummedColumns(NamedTuple):
         return max(before for before, _ in self.spans) + self.ahead
 
     @property
+    def sums(self) -> list[tuple[int, int]]:
+        """For each span how many rows are summed up, and how many have come behind them."""
+        return [(before + 1 + after, self.ahead - after) for before, after in self.spans]
+
+    @property
     def widths(self) -> list[int]:
         """Rows that are summed up."""
-        return [before + 1 + after for before, after in self.spans]
+        return [width for width, _ in self.sums]
 
 
 class StoredSum(NamedTuple):
@@ -56,16 +61,11 @@ class RunningSums:
 
     def __init__(self, groups: Sequence[SummedColumns]) -> None:
         self.groups = groups
-        self.steps = [(g, width) for g, group in enumerate(groups) for width in steps(frozenset(group.widths))]
+        self.steps = [(g, step) for g, group in enumerate(groups) for step in additions(frozenset(group.widths))]
         """Sums that are formed with each row, in this order."""
-        ages = [
-            (g, width, group.ahead - after)
-            for g, group in enumerate(groups)
-            for (_, after), width in zip(group.spans, group.widths, strict=True)
-        ]
-        self.reads = [StoredSum(g, *halves(width)) for g, width in self.steps]
+        self.reads = [StoredSum(g, step.older, step.newer) for g, step in self.steps]
         """Of earlier rows: the older halves of the sums that are formed, and those whose last row has come already."""
-        self.reads += [StoredSum(*late) for late in dict.fromkeys(ages) if late[-1]]
+        self.reads += [StoredSum(g, width, age) for g, group in enumerate(groups) for width, age in group.sums if age]
         kept = {read[:2] for read in self.reads} | {(g, 1) for g in range(len(groups))}
         self.writes = [StoredSum(g, width, 0) for g, width in sorted(kept, key=lambda own: (own[1] > 1, own))]
         """Of the new row, itself first."""
@@ -95,15 +95,8 @@ class RunningSums:
             for own, at in zip(self.writes, self.write_at, strict=False)
         }
         operations: list[Operation] = []
-        for group, width in self.steps:
-            older, newer = halves(width)
+        for group, (width, older, newer) in self.steps:
             parts = stored[StoredSum(group, older, newer)], stored[StoredSum(group, newer, 0)]
             total = stored.setdefault(StoredSum(group, width, 0), np.empty_like(parts[0]))
             operations.append((np.add, (*parts, total)))
-        return operations, [
-            [
-                stored[StoredSum(g, width, group.ahead - after)]
-                for (_, after), width in zip(group.spans, group.widths, strict=True)
-            ]
-            for g, group in enumerate(self.groups)
-        ]
+        return operations, [[stored[StoredSum(g, *own)] for own in group.sums] for g, group in enumerate(self.groups)]

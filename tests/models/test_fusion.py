@@ -13,7 +13,7 @@ from at_infer.config import Level, ScoreConfig
 from at_infer.errors import ConfigError
 from at_infer.models.fusion import LABELS, Fusion, lookahead, lookback
 from at_infer.models.fusion_together import Together
-from at_infer.models.row_sums import halves, steps, window_sums
+from at_infer.models.row_sums import additions, window_sums
 from at_infer.models.statistics import ViewScale, ViewStatistics
 from at_infer.models.view_units import measure_views
 from at_infer.models.views import (
@@ -370,11 +370,19 @@ def test_sums_of_windows_are_those_of_a_loop(width: int, extra: int) -> None:
     np.testing.assert_allclose(later, expected[:, 3:], rtol=1e-4, atol=1e-4)
 
 
+def test_sums_in_pieces_are_those_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(0).normal(size=(2, 3, 149)).astype(np.float32)
+    spans = [(0, 50), (45, 5), (49, 1), (12, 25)]
+    whole = window_sums(values, spans, 100)
+    for piece in (1, 7, 100, 892):
+        monkeypatch.setattr("at_infer.models.row_sums.PIECE", piece)
+        np.testing.assert_array_equal(window_sums(values, spans, 100), whole)
+
+
 @given(widths=st.lists(st.integers(1, 256), min_size=1, max_size=8))
 def test_sums_are_made_of_others_that_come_before_them(widths: list[int]) -> None:
     known = {1}
-    for width in steps(frozenset(widths)):
-        older, newer = halves(width)
+    for width, older, newer in additions(frozenset(widths)):
         assert older + newer == width
         assert {older, newer} <= known
         known.add(width)
@@ -382,8 +390,8 @@ def test_sums_are_made_of_others_that_come_before_them(widths: list[int]) -> Non
 
 
 def test_the_widths_of_the_default_score_take_few_additions() -> None:
-    assert steps(frozenset([5, 10, 25, 50])) == [2, 4, 5, 10, 20, 25, 50]
-    assert steps(frozenset([3, 6, 13, 26])) == [2, 3, 6, 12, 13, 26]
+    formed = [[width for width, _, _ in additions(frozenset(widths))] for widths in ([5, 10, 25, 50], [3, 6, 13, 26])]
+    assert formed == [[2, 4, 5, 10, 20, 25, 50], [2, 3, 6, 12, 13, 26]]
 
 
 def test_a_huge_value_leaves_no_trace_in_the_means_behind_it() -> None:
