@@ -47,7 +47,7 @@ class ScoreGraph(nn.Module):
         outputs: Sequence[Output] | None = None,
     ) -> None:
         super().__init__()
-        self.scale = Scale(scaler)
+        self.scale = Scale(scaler, network.config.window)
         self.network = network
         self.discrepancy, self.score, self.normal = discrepancy, score, normal
         self.outputs = outputs or default_outputs(score)
@@ -120,7 +120,7 @@ class AssociationsGraph(nn.Module):
 
     def __init__(self, network: AnomalyTransformer, scaler: Scaler) -> None:
         super().__init__()
-        self.scale = Scale(scaler)
+        self.scale = Scale(scaler, network.config.window)
         self.network = network
 
     def forward(self, window: Tensor) -> tuple[Tensor, ...]:
@@ -140,16 +140,22 @@ class Scale(nn.Module):
 
     mean: Tensor
     deviation: Tensor
+    means: Tensor
+    deviations: Tensor
 
-    def __init__(self, scaler: Scaler) -> None:
+    def __init__(self, scaler: Scaler, rows: int) -> None:
+        """For windows of so many rows, each scaled in one piece: row by row takes ONNX Runtime ten times as long."""
         super().__init__()
-        self.scaler = scaler
+        self.scaler, self.rows = scaler, rows
         self.register_buffer("mean", torch.tensor(scaler.mean, dtype=torch.float32))
         self.register_buffer("deviation", torch.tensor(scaler.scale, dtype=torch.float32))
+        self.register_buffer("means", self.mean.repeat(rows))
+        self.register_buffer("deviations", self.deviation.repeat(rows))
 
     def forward(self, window: Tensor) -> Tensor:
         """(B,N,F) -> (B,N,F)."""
-        return (window - self.mean) / self.deviation
+        scaled: Tensor = ((window.flatten(1) - self.means) / self.deviations).unflatten(1, (self.rows, -1))
+        return scaled
 
 
 class LocalMean(nn.Module):

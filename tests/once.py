@@ -27,7 +27,7 @@ Once = Callable[[str, Callable[[Path], object]], Path]
 ROOT = Path(__file__).parents[1]
 KEPT_S = 7 * 86400.0
 """How long traces of other code are kept."""
-LEARNT = ("scale.mean", "scale.deviation", "error_weights")
+LEARNT = ("scale.mean", "scale.deviation", "scale.means", "scale.deviations", "error_weights")
 """Buffers that differ from model to model of one shape, as parameters do."""
 FIRST, END = 1 << 22, 1 << 24
 """Numbers of values while a graph is traced: no constant of a graph is among them, and float32 has each."""

@@ -157,7 +157,7 @@ def test_a_changed_weight_is_refused_and_the_worst_element_named(traced):
 @pytest.mark.slow
 def test_a_missing_layer_average_is_refused(traced):
     model = edited(traced)
-    scale = next(t for t in model.graph.initializer if t.name == "scale.deviation")
+    scale = next(t for t in model.graph.initializer if t.name == "scale.deviations")
     scale.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(scale) * np.float32(1.01), scale.name))
     with pytest.raises(ExportError, match="parity"):
         check(model)
