@@ -1,4 +1,5 @@
-"""Rows per second of the default model: from file to file, live with one series, and live with many.
+"""Rows per second of the default model: from file to file, live with one series, one by one and a few at a time, and
+live with many.
 
     python -m benchmarks.default_speed [--against CHECKOUT] [--rows 500000] [--series 1000] [--repeats 3]
 
@@ -23,6 +24,8 @@ import numpy as np
 
 FEATURES = 25
 LIVE_ROWS = 1_000
+WAITING = 8
+"""Rows that have come while those before them were scored: `watch` takes them together."""
 WARM_UP = 240
 """Rows until a live series has a full window and enough of a past."""
 ROUNDS = 20
@@ -136,6 +139,13 @@ def turn(folder: Path, output: Path, series: int) -> dict[str, float]:
         figures["live_rows_per_s"] = LIVE_ROWS / (time.perf_counter() - begin)
         figures["live_cpu_us_per_row"] = 1e6 * (time.process_time() - cpu) / LIVE_ROWS
         figures["live_p99_ms"] = 1e3 * float(np.percentile(delays, 99))
+        begin, delays = time.perf_counter(), []
+        for first in range(WARM_UP, len(values), WAITING):
+            began = time.perf_counter()
+            stream.push_many(values[first : first + WAITING])
+            delays.append(time.perf_counter() - began)
+        figures["waiting_rows_per_s"] = LIVE_ROWS / (time.perf_counter() - begin)
+        figures["waiting_p99_ms"] = 1e3 * float(np.percentile(delays, 99))
         for rows in many[:WARM_UP]:
             stream.push_many(rows, names)
         cpu, begin = time.process_time(), time.perf_counter()
