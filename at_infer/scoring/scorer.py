@@ -24,7 +24,7 @@ from at_infer.models.criterion import (
 from at_infer.models.metadata import Metadata
 from at_infer.models.spacing import MAX_GAP, Clock, Spacing, Times, choose_grid, grid_max_gap
 from at_infer.scoring.asked_score import asked_score, check_outputs
-from at_infer.scoring.batch_size import choose_batch_size, windows_per_s
+from at_infer.scoring.batch_size import LAST_ROWS_BATCH, choose_batch_size, windows_per_s
 from at_infer.scoring.last_step import has_onset, last_step, look_ahead, needs_live_rows
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.rows import RowScorer
@@ -224,7 +224,16 @@ class Scorer:
     def batch_size_for(self, rows: int) -> int:
         """The size that was asked for, or that of `choose_batch_size`."""
         asked = self.engine_options.batch_size
-        return choose_batch_size(self.engine, self.metadata, rows // self.layout.stride) if asked is None else asked
+        if asked is not None:
+            return asked
+        if self._runs_last:
+            return LAST_ROWS_BATCH
+        return choose_batch_size(self.engine, self.metadata, rows // self.layout.stride)
+
+    @property
+    def _runs_last(self) -> bool:
+        """Is the last row of each window all that is reconstructed?"""
+        return self._needs_live_rows and self.layout.delay == 0 and self.engine.has_last
 
     def engine_rows_per_s(self, batch_size: int) -> float:
         """Speed of the engine alone."""
@@ -252,7 +261,7 @@ class Scorer:
         begin = time.perf_counter()
         outputs: dict[str, Floats] = {}
         last: Floats | None
-        if self._needs_live_rows and self.layout.delay == 0 and self.engine.has_last:
+        if self._runs_last:
             last = self.engine.run_last(windows)[:, None]
         else:
             outputs = self.engine.run(windows)
