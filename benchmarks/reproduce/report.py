@@ -55,7 +55,7 @@ How to read it:
   rate, early stopping and threshold are those of the other tables.
 - **NeurIPS-TS** is data of this project's generator after Lai et al. (2021), not their file; its training and
   validation rows have no anomalies.
-- **Split**: on MSL the networks of `leaking`, `prior`, `distance` and `depth` have the paper's counts (46,653
+- **Split**: on MSL the networks of `leaking`, `prior`, `distance`, `depth` and `lambda` have the paper's counts (46,653
   of 58,317 rows for training); all others of MSL, and those of SMAP, were trained when the split gave training one row
   more.
 - **Score modes**: `published` is the formula of the published code, `paper` that of the paper. Both correspond to the
