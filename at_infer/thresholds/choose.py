@@ -7,9 +7,15 @@ from typing import Literal, NamedTuple
 from at_infer.config import DEFAULT_RATIO, Align, ScoreConfig
 from at_infer.errors import ConfigError
 from at_infer.models.metadata import Metadata
-from at_infer.models.statistics import IncidentOptions, Threshold, ValidationRecord
+from at_infer.models.statistics import IncidentCurve, IncidentOptions, Threshold, ValidationRecord
 from at_infer.thresholds.chosen import ChosenThreshold, by_ratio
-from at_infer.thresholds.false_alarms import IncidentRates, default_rate, parse_rate, rates_of, rows_per_day_of
+from at_infer.thresholds.false_alarms import (
+    IncidentRates,
+    parse_rate,
+    rates_of,
+    rows_per_day_of,
+    usual_rate,
+)
 from at_infer.thresholds.ratio import carried_threshold
 from at_infer.thresholds.recorded import kept_scores
 
@@ -46,7 +52,7 @@ def choose_for_scoring(
     record, per_day = metadata.validation_of(way.align, way.delay), rows_per_day_of(metadata)
     curve = record.incidents if (record.align, record.delay) == (way.align, way.delay) else None
     if incidents is not None and wish == ThresholdWish() and _is_of_training(record.threshold):
-        chosen = _for_incidents(metadata, config, source, way, is_counted=curve is not None)
+        chosen = _for_incidents(metadata, config, source, way, curve)
     else:
         chosen = _for_scoring(metadata, config, source, wish, way)
     counted = IncidentOptions() if curve is None else curve.options
@@ -71,20 +77,23 @@ def _is_of_training(threshold: Threshold) -> bool:
 
 
 def _for_incidents(
-    metadata: Metadata, config: ScoreConfig, source: str, way: ScoringWay, *, is_counted: bool
+    metadata: Metadata, config: ScoreConfig, source: str, way: ScoringWay, curve: IncidentCurve | None
 ) -> ChosenThreshold:
     """By the default rate of false incidents; the recorded one if the model cannot tell that, and a note says so."""
-    rate = default_rate(rows_per_day_of(metadata))
+    per_day = rows_per_day_of(metadata)
+    usual = usual_rate(per_day)
     try:
-        if not is_counted:
+        if curve is None:
             raise ConfigError(f"false_alarms: {source} has no incident counts for rows scored in this way")
+        rate = IncidentRates(curve).default_rate(per_day)
         chosen = _for_scoring(metadata, config, source, ThresholdWish(false_alarms=rate), way)
         *notes, found = chosen.notes
-        note = f"incidents: {found}; pass false_alarms=..., ratio=... or threshold=... for another"
+        why = "" if rate == usual else f", too few for {usual}"
+        note = f"incidents: {found}{why}; pass false_alarms=..., ratio=... or threshold=... for another"
     except ConfigError as error:
         chosen = _for_scoring(metadata, config, source, ThresholdWish(), way)
         notes, why = [*chosen.notes], str(error).removeprefix("false_alarms: ")
-        note = f"incidents: the recorded threshold {chosen.value:.4g} is used instead of {rate}: {why}"
+        note = f"incidents: the recorded threshold {chosen.value:.4g} is used instead of {usual}: {why}"
     return replace(chosen, notes=(*notes, note))
 
 

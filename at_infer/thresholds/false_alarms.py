@@ -16,6 +16,8 @@ FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*/\s*(?:(\d+)\s*)?([a-z]+?)s?\s*")
 DAY_S = 86_400.0
 MOST_FITTED, LEAST_FITTED = 20, 3
 """Numbers of incidents that the tail is fitted to, and how many different ones it takes."""
+FARTHEST = 3
+"""By default at least one false incident in so many times the validation rows: of rarer ones these rows say little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,8 @@ def parse_rate(text: str) -> Rate:
     return Rate(text.strip(), count, None if of_rows else units * DAYS[match[3]], units if of_rows else None)
 
 
-def default_rate(rows_per_day: float | None) -> str:
-    """The rate of false incidents unless one is requested: per day if the time between rows is known."""
+def usual_rate(rows_per_day: float | None) -> str:
+    """The rate of false incidents to aim at unless one is requested: per day if the time between rows is known."""
     return DEFAULT_RATE_WITHOUT_DATES if rows_per_day is None else DEFAULT_RATE
 
 
@@ -84,6 +86,11 @@ class IncidentRates:
         slope, offset = self.tail
         return min(1.0, math.exp(offset + slope * math.log(threshold))) / self.curve.rows
 
+    def default_rate(self, rows_per_day: float | None) -> str:
+        """The usual one, or the lowest that so few rows tell anything about."""
+        rate, farthest = usual_rate(rows_per_day), self.curve.rows * (1 if self.tail is None else FARTHEST)
+        return rate if parse_rate(rate).per_row(rows_per_day) * farthest >= 1 else f"1/{farthest} rows"
+
     def threshold(self, rate: Rate, rows_per_day: float | None) -> RateThreshold:
         """The lowest one that yields at most this rate, there and above."""
         allowed = rate.per_row(rows_per_day) * self.curve.rows
@@ -92,7 +99,8 @@ class IncidentRates:
             covered += f" ({self.curve.rows / rows_per_day:.2g} days)"
         if allowed >= 1:
             at = int(np.argmax(self.counts <= allowed))
-            return RateThreshold(float(self.levels[at]), f"{self.counts[at]:g} incidents in {covered}")
+            incidents = f"{self.counts[at]:g} incident{'s' if self.counts[at] != 1 else ''}"
+            return RateThreshold(float(self.levels[at]), f"{incidents} in {covered}")
         if self.tail is None:
             raise ConfigError(
                 f"false_alarms: {covered} have too few incidents to estimate a rate of {rate.text}; ask for a higher "

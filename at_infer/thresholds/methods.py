@@ -12,7 +12,7 @@ from at_infer.errors import AtInferError, ConfigError, DataError
 from at_infer.models.metadata import Metadata
 from at_infer.models.statistics import IncidentCurve, Threshold, ValidationRecord, check_finite, check_ratio
 from at_infer.tables.labels import read_scores
-from at_infer.thresholds.false_alarms import IncidentRates, default_rate, parse_rate, rows_per_day_of
+from at_infer.thresholds.false_alarms import IncidentRates, parse_rate, rows_per_day_of, usual_rate
 from at_infer.thresholds.quantiles import ValidationScores, histogram
 from at_infer.thresholds.rates import check_positive
 from at_infer.thresholds.recorded import WHAT, check_written_by, kept_scores
@@ -193,19 +193,21 @@ def _choices(known: ValidationScores, options: MethodOptions) -> Iterator[Choice
 
 def _by_rate(known: ValidationScores, rates: IncidentRates | None, options: MethodOptions) -> Choice:
     """A threshold for a rate of false incidents, and its basis."""
-    rate = options.false_alarms or default_rate(options.rows_per_day)
-    what = f"{rate} false incidents"
+    per_day = options.rows_per_day
+    what = f"{options.false_alarms or usual_rate(per_day)} false incidents"
     try:
         if rates is None:
             raise ConfigError(
                 "false_alarms: no incidents were counted on the validation part; train again, or give scores of normal "
                 "rows"
             )
-        found = rates.threshold(parse_rate(rate), options.rows_per_day)
+        rate = options.false_alarms or rates.default_rate(per_day)
+        what = f"{rate} false incidents"
+        found = rates.threshold(parse_rate(rate), per_day)
     except ConfigError as error:
         note = str(error).removeprefix("false_alarms: ")
         return Choice(method="incidents", what=what, threshold=None, note=note)
-    return _flagged(known, "incidents", f"{what}; {found.note}", found.value, options.rows_per_day)
+    return _flagged(known, "incidents", f"{what}; {found.note}", found.value, per_day)
 
 
 def _choice(

@@ -60,7 +60,7 @@ def test_the_threshold_yields_about_the_rate_on_the_rows_it_was_counted_on(allow
         tracker = IncidentTracker(rules, model="")
         told += sum(event.kind == "opened" for event in [*tracker.add(part), *tracker.end()])
     assert allowed / 2 <= told <= allowed
-    assert f"{told} incidents in 20000 validation rows" in found.note
+    assert f"{told} incident{'s' if told > 1 else ''} in 20000 validation rows" in found.note
 
 
 def test_what_the_validation_part_cannot_show_is_extrapolated_and_said_so() -> None:
@@ -128,6 +128,27 @@ def test_the_rate_is_one_per_rows_where_times_are_not_dates(spacing: Spacing | N
     assert note.startswith(f"incidents: threshold {found.value:.4g} for 1/1440 rows: 13 incidents in 20000 validation")
 
 
+@pytest.mark.parametrize(("per_day", "rate"), [(1440, "1/day"), (60_000, "1/day"), (86_400, "1/60000 rows")])
+def test_the_default_rate_is_one_that_the_validation_part_tells_something_about(per_day: int, rate: str) -> None:
+    """With a row per second a day is more than four times these rows; a threshold for it would hide most faults."""
+    plain = metadata(spacing=Spacing(step=86_400 / per_day, clock="date"))
+    found = chosen_for(plain.with_validation(replace(plain.validation_of(), incidents=CURVE)))
+    assert found.asked_rate == rate
+    assert found.value == IncidentRates(CURVE).threshold(parse_rate(rate), per_day).value
+    assert (", too few for 1/day; pass" in found.notes[0]) == (rate != "1/day")
+    asked = chosen_for(plain.with_validation(replace(plain.validation_of(), incidents=CURVE)), false_alarms="1/day")
+    assert asked.value >= found.value
+    assert asked.asked_rate == "1/day"
+
+
+@pytest.mark.parametrize("spacing", [MINUTE, None])
+def test_rows_too_few_for_a_tail_give_the_rate_that_they_show(spacing: Spacing | None) -> None:
+    plain = metadata(spacing=spacing)
+    found = chosen_for(plain.with_validation(replace(plain.validation_of(), incidents=FEW)))
+    assert (found.value, found.asked_rate) == (1.0, "1/500 rows")
+    assert "for 1/500 rows: 1 incident in 500 validation rows" in found.notes[0]
+
+
 @pytest.mark.parametrize("changes", [{"method": "fixed", "ratio": None}, {"ratio": 0.005}])
 def test_a_threshold_that_someone_has_chosen_for_the_model_stays(changes: dict[str, Any]) -> None:
     record = metadata().validation_of()
@@ -141,8 +162,6 @@ def test_a_threshold_that_someone_has_chosen_for_the_model_stays(changes: dict[s
     [
         (None, MINUTE, "1/day", "m.onnx has no incident counts for rows scored in this way"),
         (None, None, "1/1440 rows", "m.onnx has no incident counts for rows scored in this way"),
-        (FEW, MINUTE, "1/day", "500 validation rows (0.35 days) have too few"),
-        (FEW, None, "1/1440 rows", "500 validation rows have too few"),
     ],
 )
 def test_if_no_rate_can_be_had_the_recorded_threshold_is_used_and_said_so(
