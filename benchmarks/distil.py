@@ -33,10 +33,12 @@ NAMES = ("teacher", "student", "default")
 MINUTES_A_DAY = 1440
 
 
-def arguments(description: str | None) -> argparse.ArgumentParser:
-    """What it takes to learn a teacher and a student."""
+def arguments(description: str | None, folders: str | None = None) -> argparse.ArgumentParser:
+    """What it takes to learn a teacher and a student; `folders` is how many of data may be given, one by default."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with train.parquet and test.parquet")
+    parser.add_argument(
+        "--data", type=Path, required=True, nargs=folders, help="folder with train.parquet and test.parquet"
+    )
     parser.add_argument("--channels", type=int, help="only the first so many series")
     parser.add_argument("--teacher-steps", type=int, default=60)
     parser.add_argument("--teacher-width", type=int, default=512)

@@ -1,12 +1,13 @@
 """Quality over speed: who finds more, who scores faster, and is anybody better at both than the default?
 
-    python -m benchmarks.quality_speed --data DATA/asd [--keep FOLDER] [--figure docs/img/quality_speed.svg]
+    python -m benchmarks.quality_speed --data DATA/asd DATA/smd [--channels 8] [--keep FOLDER]
+                                       [--figure docs/img/quality_speed.svg]
 
-DATA/asd has train.parquet and test.parquet with the columns `timestamp`, `channel`, features and, in the test part,
-`label`. Each contestant learns from all series of the training part once. Then they take turns: rows of the test part,
-from Parquet file to Parquet file, in CPU time of one thread; those that are fast get them several times over.
-Networks of at-infer are made as in `benchmarks.distil`; `--keep` keeps their checkpoints. PyOD's Anomaly Transformer
-takes part if it is installed.
+Each folder has train.parquet and test.parquet with the columns `timestamp`, `channel`, features and, in the test part,
+`label`. Each contestant learns from all series of a training part once. Then they take turns: rows of the test part,
+from Parquet file to Parquet file, in CPU time of one thread; those that are fast get them several times over. The
+figure has the mean VUS-PR of the folders, and all rows over all time. Networks of at-infer are made as in
+`benchmarks.distil`; `--keep` keeps their checkpoints. PyOD's Anomaly Transformer takes part if it is installed.
 """
 
 import argparse
@@ -48,13 +49,19 @@ FLOOR = 1e-4
 
 def main() -> None:
     """Learn, score in turns, print a table, draw, and end in one JSON line."""
-    parser = arguments(__doc__)
+    parser = arguments(__doc__, "+")
     parser.add_argument("--figure", type=Path, help="an SVG file")
     args = parser.parse_args()
     args.score_mode = "fusion"
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as name:
-        report = run(args, Path(name), args.keep or Path(name))
+    groups = []
+    for data in args.data:
+        with tempfile.TemporaryDirectory() as name:
+            kept = Path(name) if args.keep is None else args.keep / data.name
+            kept.mkdir(parents=True, exist_ok=True)
+            groups.append(run(args, data, Path(name), kept))
+            print(json.dumps(groups[-1]), flush=True)
+    report = combine(groups, args)
     for one in sorted(report["contestants"], key=lambda one: -one["vus_pr"]):
         print(f"{one['name']:30}{one['rows_per_s']:>10} rows/s  VUS-PR {one['vus_pr']:5.1f}")
     print("above and to the right of the default:", ", ".join(report["better_at_both"]) or "none")
@@ -63,9 +70,9 @@ def main() -> None:
     print(json.dumps(report))
 
 
-def run(args: argparse.Namespace, folder: Path, kept: Path) -> dict[str, Any]:
-    """All of it; what is measured."""
-    labels = split(args.data, args.channels, folder)
+def run(args: argparse.Namespace, data: Path, folder: Path, kept: Path) -> dict[str, Any]:
+    """One group of series; what is measured."""
+    labels = split(data, args.channels, folder)
     make(args, folder, kept)
     at_infer("export", kept / "teacher.pt", "-o", folder / "paper", "--engine", "none", "--score-mode", "paper")
     quantised = ["-o", folder / "int8", "--engine", "none", "--precision", "int8-dynamic"]
@@ -91,14 +98,37 @@ def run(args: argparse.Namespace, folder: Path, kept: Path) -> dict[str, Any]:
             spent[name].append((time.process_time() - began) / (1 if slow else TIMES))
             scores[name] = pl.read_parquet(output)["score"].to_numpy()[: len(labels)]
     channel = test["channel"].to_numpy()
-    found: list[dict[str, Any]] = [
+    return {
+        "data": data.name,
+        "series": len(np.unique(channel)),
+        "rows": len(labels),
+        "contestants": [
+            {
+                "name": name,
+                "cpu_s": [round(one, 3) for one in spent[name]],
+                "rows_per_s": round(len(labels) / statistics.median(spent[name])),
+                "vus_pr": mean_vus_pr(scores[name], labels, channel),
+            }
+            for name in contestants
+        ],
+        "could_not_run": could_not_run,
+    }
+
+
+def combine(groups: list[dict[str, Any]], args: argparse.Namespace) -> dict[str, Any]:
+    """Contestants that took part in every group: mean VUS-PR, and rows per second over all rows."""
+    by_name = [{one["name"]: one for one in group["contestants"]} for group in groups]
+    found = [
         {
             "name": name,
-            "rows_per_s": round(len(labels) / statistics.median(spent[name])),
-            "cpu_s": [round(one, 3) for one in spent[name]],
-            "vus_pr": mean_vus_pr(scores[name], labels, channel),
+            "rows_per_s": round(
+                sum(group["rows"] for group in groups)
+                / sum(statistics.median(contestants[name]["cpu_s"]) for contestants in by_name)
+            ),
+            "vus_pr": round(statistics.mean(contestants[name]["vus_pr"] for contestants in by_name), 2),
         }
-        for name in contestants
+        for name in by_name[0]
+        if all(name in contestants for contestants in by_name)
     ]
     default = next(one for one in found if one["name"] == "default")
     better = [
@@ -107,14 +137,13 @@ def run(args: argparse.Namespace, folder: Path, kept: Path) -> dict[str, Any]:
     return {
         "benchmark": "quality_speed",
         "cpus": os.cpu_count(),
-        "data": args.data.name,
-        "series": len(np.unique(channel)),
-        "rows": len(labels),
+        "data": " and ".join(group["data"] for group in groups),
+        "series": sum(group["series"] for group in groups),
         "teacher_steps": args.teacher_steps,
         "clock": "CPU time, Parquet file to Parquet file, one thread, in turns",
         "contestants": found,
         "better_at_both": better,
-        "could_not_run": could_not_run,
+        "groups": groups,
     }
 
 
