@@ -17,7 +17,7 @@ from at_infer.native_stderr import without_panics
 from at_infer.untrusted import check_name
 
 CHUNK_CELLS = 1 << 20  # cells decoded at a time: 8 MB as float64, whatever the number of rows and columns
-AHEAD_CELLS = 1 << 23  # cells polars may decode before we take them: it reads ahead of a slow reader without end
+AHEAD_CELLS = 1 << 22  # cells polars may decode before we take them: it reads ahead of a slow reader without end
 
 MOST_COLUMNS, MOST_HEADER_BYTES = 1 << 16, 1 << 24
 FOOTER_END = 8

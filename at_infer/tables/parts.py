@@ -150,15 +150,11 @@ class Parts:
             self.files.append(found[0])
         if self.files:
             with reading(self.folder):
-                self.rows = self._scan().select(pl.len()).collect().item()
+                self.rows = _scan_parts(self.files).select(pl.len()).collect().item()
 
     def _part(self, number: int, content: bytes | memoryview) -> Path:
         """Its name holds a checksum: a run that goes on would publish a damaged part as its own."""
         return self.folder / f"{number:08}.{zlib.crc32(content):08x}.parquet"
-
-    def _scan(self) -> pl.LazyFrame:
-        """All parts, by their exact names: brackets in them are no pattern, nor is key=value in a folder a column."""
-        return pl.scan_parquet(self.files, glob=False, hive_partitioning=False)
 
     def write(self, carried: pl.DataFrame, columns: Mapping[str, NDArray[Any]]) -> None:
         """Add rows; NaN becomes null. A part is complete or absent."""
@@ -175,21 +171,26 @@ class Parts:
         self.rows += frame.height
 
     def count(self, series_keys: list[str]) -> "Verdicts":
-        """Count over all parts, those of an earlier run too; a segment ends where one of `series_keys` changes."""
+        """Count over all parts, one by one: together they may not fit into memory.
+
+        A segment ends where one of `series_keys` changes.
+        """
         anomalous = pl.col("is_anomaly").fill_null(value=False)
         goes_on = anomalous.shift(1, fill_value=False)
         for name in series_keys:
             key = cs.by_name(name).as_expr()  # unlike pl.col it takes '^a.*$' for a name
             goes_on &= (key == key.shift(1)).fill_null(value=False)
-        counts = {
-            "rows": pl.len(),
-            "anomalies": anomalous.sum(),
-            "segments": (anomalous & ~goes_on).sum(),
-            "unscored": pl.col("score").null_count(),
-        }
+        begins = (anomalous & ~goes_on).alias("begins")
+        counts = pl.len(), pl.col("is_anomaly").sum(), pl.col("begins").sum(), pl.col("score").null_count()
+        wanted = cs.by_name("score", "is_anomaly", *series_keys)
+        found, last = Verdicts(0, 0, 0, 0), None
         with reading(self.folder):
-            found = self._scan().select(**counts).collect()
-        return Verdicts(*found.row(0))
+            for path in self.files:
+                rows = _scan_parts([path]).select(wanted).collect()
+                known = rows if last is None else pl.concat([last, rows])
+                of_part = known.with_columns(begins).tail(rows.height).select(*counts).row(0)
+                found, last = Verdicts(*map(sum, zip(found, of_part, strict=True))), rows.tail(1)
+        return found
 
     def publish(self, properties: Mapping[str, str]) -> None:
         """Put the parts together as one file with key-value metadata, and remove them."""
@@ -198,7 +199,7 @@ class Parts:
         if noted != self._journal:
             raise OutputError(f"{self.folder}: was changed by someone else while this run wrote to it; start it again")
         with atomic_path(self.output) as temporary, polars_errors_as_os_errors():
-            self._scan().sink_parquet(
+            _scan_parts(self.files).sink_parquet(
                 temporary, compression="zstd", row_group_size=ROW_GROUP_ROWS, metadata=dict(properties)
             )
         self.discard()
@@ -214,6 +215,11 @@ class Parts:
         for left in self.folder.iterdir():
             if left.name != keep and OURS.fullmatch(left.name):
                 left.unlink()
+
+
+def _scan_parts(files: list[Path]) -> pl.LazyFrame:
+    """By their exact names: brackets in them are no pattern, nor is key=value in a folder a column."""
+    return pl.scan_parquet(files, glob=False, hive_partitioning=False)
 
 
 @contextmanager
