@@ -102,10 +102,7 @@ def cpu_device(measured: dict[str, Any]) -> Device:
 
 def measure(rounds: int, threads: int, models: Path | None) -> dict[str, Any]:
     """Bare products, a bare copy and the model itself, in turns; by CPU time, which other work disturbs least."""
-    import onnx
-
     from benchmarks.cost_growth import exported
-    from export.quantize import quantize_for_cpus
 
     rows, width = CPU_BATCH * PAPER.window, PAPER.width
     rng = np.random.default_rng(0)
@@ -114,9 +111,10 @@ def measure(rounds: int, threads: int, models: Path | None) -> dict[str, Any]:
     target = np.empty_like(source)
     with tempfile.TemporaryDirectory() as name:
         folder = models or Path(name)
-        paths = {"fp32": exported(PAPER, folder), "int8-dynamic": folder / "int8-dynamic.onnx"}
-        onnx.save(quantize_for_cpus(onnx.load(paths["fp32"])), paths["int8-dynamic"])
-        engines = {name: open_engine(path, threads=threads) for name, path in paths.items()}
+        engines = {
+            precision: open_engine(exported(PAPER, folder, precision), threads=threads)
+            for _, precision in CPU_PRECISIONS
+        }
         runs: dict[str, Callable[[], object]] = {
             "fp32 product": bare_product(rows, width, np.float32, threads),
             "int8 product": bare_product(rows, width, np.uint8, threads),

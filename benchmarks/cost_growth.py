@@ -3,10 +3,10 @@
     python -m benchmarks.cost_growth [--rounds 8] [--threads 1] [--plot docs/img/cost_growth.svg] [--models DIR]
 
 One size at a time leaves the paper's (window 100, 512 wide, 25 features, 3 layers; 8 heads, fp32, random weights).
-Batches have the same number of rows for every window, all models take turns, and every graph is compared with PyTorch
-before it is timed. The exponent is the slope of a line through the logarithms: cost per row ~ size^exponent. The
-arithmetic's exponent comes from the operations of benchmarks/arithmetic.py by the same fit. `--models` keeps the
-exported models for another run.
+Batches have the same number of rows for every window, and all models take turns; every graph is what `export` makes for
+mode `paper`, after its comparison with PyTorch. The exponent is the slope of a line through the logarithms: cost per
+row ~ size^exponent. The arithmetic's exponent comes from the operations of benchmarks/arithmetic.py by the same fit.
+`--models` keeps the exported models for another run.
 """
 
 import argparse
@@ -18,17 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from at_infer.config import PRESETS, DiscrepancyConfig, ModelConfig, ScoreConfig
+from at_infer.config import PRESETS, DiscrepancyConfig, ExportPrecision, ModelConfig, ScoreConfig
 from at_infer.engines import open_engine
-from at_infer.models.statistics import Scaler
-from at_infer.output import atomic_path
 from benchmarks.arithmetic import other_operations, product_operations
 from benchmarks.cost_growth_figure import draw
-from export.graphs import OUTPUTS, ScoreGraph
-from export.to_onnx import trace, write
-from training.model import AnomalyTransformer
+from benchmarks.models import untrained
+from export.config import ExportConfig
+from export.pipeline import export_model
 
 BASE = replace(PRESETS["paper"].model, features=25)
 SIZES: dict[str, tuple[int, ...]] = {
@@ -47,25 +44,13 @@ def shape(axis: str, size: int) -> ModelConfig:
     return ModelConfig.from_dict(BASE.to_dict() | changes)
 
 
-def exported(model: ModelConfig, folder: Path) -> Path:
-    """Its score graph, made and compared with PyTorch unless it is there."""
-    path = folder / f"n{model.window}-d{model.width}-f{model.features}-l{model.layers}.onnx"
-    if path.exists():
-        return path
-    torch.manual_seed(0)
-    scaler = Scaler(mean=[0.0] * model.features, scale=[1.0] * model.features)
-    graph = ScoreGraph(
-        AnomalyTransformer(model).eval(), scaler, DiscrepancyConfig(), ScoreConfig(mode="reconstruction"), None
-    )
-    with atomic_path(path) as temporary:
-        write(trace(graph, OUTPUTS), temporary)
-    windows = torch.randn(2, model.window, model.features)
-    with torch.inference_mode():
-        expected = dict(zip(OUTPUTS, graph(windows), strict=True))
-    found = open_engine(path, threads=1).run(windows.numpy())
-    for name in ("score", "discrepancy"):
-        np.testing.assert_allclose(found[name], expected[name].numpy(), rtol=1e-3, atol=1e-4)
-    return path
+def exported(model: ModelConfig, folder: Path, precision: ExportPrecision = "fp32") -> Path:
+    """Its score graph as users get it, unless it is there: mode `paper` needs all that the network computes."""
+    folder = folder / f"n{model.window}-d{model.width}-f{model.features}-l{model.layers}-{precision}"
+    if not folder.exists():
+        checkpoint = untrained(model, ScoreConfig(mode="paper"), DiscrepancyConfig(), windows=4, ratio=0.01)
+        export_model(checkpoint, "0" * 64, folder, ExportConfig(engine="none", precision=precision))
+    return folder / "model.onnx"
 
 
 def measure(models: list[ModelConfig], folder: Path, rounds: int, threads: int) -> dict[ModelConfig, float]:

@@ -4,15 +4,17 @@ import json
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from at_infer.config import ModelConfig
+from at_infer.engines import open_engine
 from benchmarks.arithmetic import PRECISIONS, int8_operations, moved_bytes, product_operations, products
 from benchmarks.capacity import DEVICES, PAPER, Device, Prediction, predict
 from benchmarks.capacity_page import page
-from benchmarks.cost_growth import SIZES, evaluate, exponent, operations_per_row, shape
+from benchmarks.cost_growth import SIZES, evaluate, exponent, exported, operations_per_row, shape
 from benchmarks.cost_growth_figure import draw
 from training.model import AnomalyTransformer
 
@@ -74,6 +76,13 @@ def test_cost_as_the_arithmetic_says_is_as_predicted_and_a_window_squared_is_not
     assert all(entry["exponent"] == pytest.approx(entry["predicted_exponent"], abs=0.002) for entry in axes)
     axes = evaluate({model: 1e-9 * model.window**2 for model in models})
     assert [entry["axis"] for entry in axes if not entry["as_predicted"]] == ["window"]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8-dynamic"])
+def test_a_model_whose_cost_is_measured_can_be_opened(precision, tmp_path):
+    tiny = ModelConfig(features=2, window=20, width=8, heads=2, layers=1, feed_forward=8)
+    engine = open_engine(exported(tiny, tmp_path, precision), threads=1)
+    assert engine.run(np.ones((3, 20, 2), np.float32))["score"].shape == (3, 20)
 
 
 def test_the_document_is_what_its_results_generate():
