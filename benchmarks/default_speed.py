@@ -1,12 +1,13 @@
-"""Rows per second of the default model: from file to file, live with one series, one by one and a few at a time, and
-live with many.
+"""Rows per second of the default model: from file to file, live with one series, one by one and a few at a time, live
+with many, and through a real `at-infer watch`, from JSON lines to JSON lines.
 
     python -m benchmarks.default_speed [--against CHECKOUT] [--rows 500000] [--series 1000] [--repeats 3]
 
 25 columns, mode fusion, the default size with random weights. Every turn is a process of its own; with `--against`,
 the code of another checkout takes turns with this one on the same files, and all scores are compared. With `--forest`
 an IsolationForest of scikit-learn, fitted before, scores the same rows from file to file, with as many jobs as there
-are CPUs. CPU time per row counts beside the clock, because other work on the machine disturbs it less.
+are CPUs. CPU time per row counts beside the clock, because other work on the machine disturbs it less. `watch` first
+gets rows as fast as it takes them, then one a millisecond, each timed from the write to the answer.
 """
 
 import argparse
@@ -17,10 +18,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
 
 FEATURES = 25
 LIVE_ROWS = 1_000
@@ -28,6 +33,8 @@ WAITING = 8
 """Rows that have come while those before them were scored: `watch` takes them together."""
 WARM_UP = 240
 """Rows until a live series has a full window and enough of a past."""
+PACE_S = 1e-3
+"""Between rows whose answers are timed."""
 ROUNDS = 20
 """Rows of each of many series: with one of so many, a series forms its recent level anew."""
 
@@ -153,9 +160,50 @@ def turn(folder: Path, output: Path, series: int) -> dict[str, float]:
             last = stream.push_many(rows, names).score
         figures["many_rows_per_s"] = ROUNDS * series / (time.perf_counter() - begin)
         figures["many_cpu_us_per_row"] = 1e6 * (time.process_time() - cpu) / (ROUNDS * series)
+    watched, of_watch = watch(folder / "model.onnx", values)
+    np.testing.assert_allclose(watched, live, rtol=1e-4)
+    figures |= of_watch
     answer = np.concatenate([pl.read_parquet(scores)["score"].to_numpy(), np.array(live, np.float32), last])
     np.save(output.with_suffix(".npy"), answer)
     return figures
+
+
+def watch(model: Path, values: Floats) -> tuple[list[float], dict[str, float]]:
+    """Scores of live rows by a process of the command, and what it takes; the same rows once more, in time."""
+    names = [f"f{i:02}" for i in range(FEATURES)]
+    rows = np.concatenate([values, values[WARM_UP:]]).tolist()
+    lines = [json.dumps({"timestamp": i, **dict(zip(names, row, strict=True))}).encode() for i, row in enumerate(rows)]
+    words = [sys.executable, "-m", "at_infer", "watch", "--engine", str(model), "--delay", "0", "--max-delay-ms", "0"]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    into, answers = process.stdin.fileno(), process.stdout
+
+    def send(some: list[bytes]) -> None:
+        whole = b"\n".join(some) + b"\n"
+        while whole:
+            whole = whole[os.write(into, whole) :]
+
+    send(lines[:WARM_UP])
+    for _ in range(WARM_UP):
+        answers.readline()
+    writer = threading.Thread(target=send, args=(lines[WARM_UP : len(values)],))
+    begin = time.perf_counter()
+    writer.start()
+    scores = [json.loads(answers.readline())["score"] for _ in range(LIVE_ROWS)]
+    seconds = time.perf_counter() - begin
+    writer.join()
+    delays = []
+    for line in lines[len(values) :]:
+        began = time.perf_counter()
+        send([line])
+        answers.readline()
+        delays.append(time.perf_counter() - began)
+        time.sleep(max(0.0, began + PACE_S - time.perf_counter()))
+    process.stdin.close()
+    process.wait()
+    p50, p99 = (1e3 * float(np.percentile(delays, q)) for q in (50, 99))
+    return scores, {"watch_rows_per_s": LIVE_ROWS / seconds, "watch_p50_ms": p50, "watch_p99_ms": p99}
 
 
 if __name__ == "__main__":
