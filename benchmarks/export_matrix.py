@@ -47,9 +47,10 @@ from export import parity
 from export.config import ExportConfig
 from export.graphs import ScoreGraph
 from export.parity_runs import run_reference
-from export.pipeline import REAL_WINDOWS, Exported, export_model
+from export.pipeline import REAL_WINDOWS, export_model
 from export.to_tensorrt import build_plan
 from export.tolerances import DOUBT, TOLERANCES
+from export.written import Exported
 from training.checkpoint import Checkpoint
 from training.data import DataConfig, load
 from training.device import flush_denormals
