@@ -55,6 +55,7 @@ from training.checkpoint import Checkpoint
 from training.data import DataConfig, load
 from training.device import flush_denormals
 from training.loop import fit
+from training.task import TrainingTask
 
 PROFILE = BatchProfile(1, 32, 256)
 PYTORCH = "pytorch"
@@ -143,7 +144,8 @@ def setting(args: argparse.Namespace, folder: Path) -> tuple[Checkpoint, str]:
     clean, rows = write_rows(folder, [f"f{j:02}" for j in range(features)], unscaled)
     loaded = load(DataConfig(source=clean), window=100)
     model = replace(PRESETS[preset].model, features=features)
-    checkpoint = fit(loaded, model, TrainConfig(max_steps=1), ScoreConfig(mode="reconstruction"))
+    task = TrainingTask(data=loaded, model=model, train=TrainConfig(max_steps=1))
+    checkpoint = fit(task, ScoreConfig(mode="reconstruction"))
     return checkpoint, args.data or rows
 
 

@@ -13,6 +13,7 @@ from training.checkpoint import Checkpoint, read_tensors
 from training.data import DataConfig, load
 from training.model import AnomalyTransformer, sinusoids
 from training.validation import measure_validation
+from training.validation_rows import CoveredRows, ScoredNetwork
 
 
 def load_published(path: Path, *, window: int, heads: int | None = None) -> AnomalyTransformer:
@@ -69,16 +70,9 @@ def published_checkpoint(
             f"choose them with `columns` or `exclude`"
         )
     discrepancy = DiscrepancyConfig(head_rule="published")
-    values = torch.from_numpy(data.validation.values)
-    measured = measure_validation(
-        network,
-        values,
-        data.validation.starts,
-        data.validation.series_rows,
-        discrepancy=discrepancy,
-        score=score,
-        ratio=ratio,
-    )
+    part = data.validation
+    rows = CoveredRows(torch.from_numpy(part.values), part.starts, part.series_rows)
+    measured = measure_validation(ScoredNetwork(network, discrepancy, score), rows, ratio=ratio)
     return Checkpoint(
         model=network.config,
         state_dict=network.state_dict(),
@@ -86,7 +80,7 @@ def published_checkpoint(
         time_column=None,
         series_column=data.series_column,
         scaler=data.scaler,
-        fill=config.fill,
+        fill=data.fill,
         discrepancy=discrepancy,
         score=score,
         quantile_levels=list(QUANTILE_LEVELS),
