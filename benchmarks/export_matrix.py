@@ -47,13 +47,15 @@ from export import parity
 from export.config import ExportConfig
 from export.graphs import ScoreGraph
 from export.parity_runs import run_reference
-from export.pipeline import REAL_WINDOWS, Exported, export_model
+from export.pipeline import REAL_WINDOWS, export_model
 from export.to_tensorrt import build_plan
 from export.tolerances import DOUBT, TOLERANCES
+from export.written import Exported
 from training.checkpoint import Checkpoint
 from training.data import DataConfig, load
 from training.device import flush_denormals
 from training.loop import fit
+from training.task import TrainingTask
 
 PROFILE = BatchProfile(1, 32, 256)
 PYTORCH = "pytorch"
@@ -142,7 +144,8 @@ def setting(args: argparse.Namespace, folder: Path) -> tuple[Checkpoint, str]:
     clean, rows = write_rows(folder, [f"f{j:02}" for j in range(features)], unscaled)
     loaded = load(DataConfig(source=clean), window=100)
     model = replace(PRESETS[preset].model, features=features)
-    checkpoint = fit(loaded, model, TrainConfig(max_steps=1), ScoreConfig(mode="reconstruction"))
+    task = TrainingTask(data=loaded, model=model, train=TrainConfig(max_steps=1))
+    checkpoint = fit(task, ScoreConfig(mode="reconstruction"))
     return checkpoint, args.data or rows
 
 

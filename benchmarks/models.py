@@ -14,6 +14,7 @@ from export.pipeline import export_model
 from training.checkpoint import Checkpoint
 from training.model import AnomalyTransformer
 from training.validation import measure_validation
+from training.validation_rows import CoveredRows, ScoredNetwork
 
 FEATURES = 25
 
@@ -34,15 +35,8 @@ def untrained(
     torch.manual_seed(seed)
     network = AnomalyTransformer(config).eval()
     features, rows = config.features, windows * config.window
-    measured = measure_validation(
-        network,
-        torch.randn(rows, features),
-        np.arange(0, rows, config.window),
-        [rows],
-        discrepancy=discrepancy,
-        score=score,
-        ratio=ratio,
-    )
+    noise = CoveredRows(torch.randn(rows, features), np.arange(0, rows, config.window), [rows])
+    measured = measure_validation(ScoredNetwork(network, discrepancy, score), noise, ratio=ratio)
     return Checkpoint(
         model=config,
         state_dict=network.state_dict(),

@@ -1,13 +1,11 @@
 """export_model(): from a checkpoint to ONNX files, a plan and the results of the parity check. All files, or none."""
 
-import copy
 import os
 import shutil
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -45,6 +43,7 @@ from export.to_onnx import finish, trace, write
 from export.to_tensorrt import build_plan, choose_flavour
 from export.tolerances import Tolerance
 from export.triton import write_repository
+from export.written import Exported, ExportReport
 from training.checkpoint import Checkpoint
 from training.model import AnomalyTransformer
 
@@ -54,24 +53,6 @@ SMALL_WIDTH = 64
 REAL_WINDOWS = 64  # of a data file, spread over it
 
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """One written file."""
-
-    path: Path
-    metadata: Metadata
-
-
-@dataclass(frozen=True, slots=True)
-class ExportReport:
-    """What an export wrote."""
-
-    files: list[Exported]
-    """Score graph, associations graph, and the plan if there is one."""
-    no_engine: str | None
-    """Why there is no plan, if one could have been expected."""
 
 
 def export_model(
@@ -276,24 +257,3 @@ def _why_no_engine(config: ExportConfig) -> str | None:
     if config.precision == "int8-dynamic":
         return "no engine: int8-dynamic is for CPUs; use precision='int8' for one"
     return f"no engine: neither TensorRT nor TensorRT-RTX is installed; {install_extra('rtx')} builds one anywhere"
-
-
-def describe(exported: Exported) -> dict[str, Any]:
-    """Size and agreement of one file, for tables and JSON."""
-    metadata = exported.metadata
-    cases = {name: case for name, case in metadata.parity.items() if name in ("real", "random")}
-    agreement = cases.get("real", cases["random"]).get("agreement", {})
-    worst = {
-        output: figures["max_abs"]
-        for output, figures in cases.get("real", cases["random"]).items()
-        if output != "agreement"
-    }
-    return {
-        "file": str(exported.path),
-        "bytes": exported.path.stat().st_size,
-        "precision": metadata.precision,
-        "engine": copy.deepcopy(metadata.engine),
-        "windows": "real" if "real" in cases else "random",
-        "agreement": agreement,
-        "max_abs": worst,
-    }

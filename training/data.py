@@ -99,6 +99,8 @@ class TrainingData:
     """Usual time from row to row."""
     grid: Grid | None
     """Times that the rows were put on."""
+    fill: Fill
+    """How missing values were filled."""
     train: Windows
     validation: Windows
     """Its last window of a series overlaps its predecessor, so that every row is covered."""
@@ -187,6 +189,7 @@ def load(config: DataConfig, *, window: int, stride: int | None = None) -> Train
         season_found=season_found,
         spacing=spacing,
         grid=config.grid,
+        fill=config.fill,
         time_column=config.time_column,
         series_column=config.series_column,
         train=_windows(table, train_starts, train_spans, window),

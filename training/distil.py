@@ -66,23 +66,13 @@ class Distillation:
                 train=train,
                 device=str(device),
                 threads=torch.get_num_threads(),
-                parent=None,
                 teacher=self.teacher,
             )
             begin(start)
             teacher = known.network().to(device)
             lesson = prepare(teacher, known, data, model, device, train.seed)
-            student = fit(
-                data,
-                model,
-                train,
-                student_score(known, model),
-                ratio=ratio,
-                fill=fill,
-                device=str(device),
-                lesson=lesson,
-                observe=observe,
-            )
+            task = replace(start, lesson=lesson)
+            student = fit(task, student_score(known, model), ratio=ratio, observe=observe)
             agreement = compare(known, student, data.validation, ratio=ratio, device=device, seed=train.seed)
             found = {
                 "teacher_sha256": self.teacher.sha256,

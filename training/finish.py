@@ -4,47 +4,40 @@ import torch
 from torch import Tensor
 
 from at_infer import __version__
-from at_infer.config import Fill, ScoreConfig, TrainConfig
+from at_infer.config import ScoreConfig
 from at_infer.thresholds.quantiles import QUANTILE_LEVELS
 from training.checkpoint import Checkpoint
-from training.data import TrainingData
 from training.resume import TrainingState
 from training.scales import learned_scales
+from training.task import TrainingTask
 from training.validation import measure_validation
-from training.validation_rows import most_live_rows
+from training.validation_rows import CoveredRows, ScoredNetwork, most_live_rows
 
 
 def finish(
     state: TrainingState,
-    data: TrainingData,
+    task: TrainingTask,
     validation_values: Tensor,
-    config: TrainConfig,
     score: ScoreConfig,
     *,
     ratio: float,
-    fill: Fill,
     device: torch.device,
     data_sha256: str,
-    parent_sha256: str | None,
 ) -> Checkpoint:
     """Best weights, validation statistics of them, and the threshold of the score.
 
     `validation_values` are the rows of the validation part on `device`.
     """
-    network, position, validation = state.network, state.position, data.validation
+    network, position, data, config = state.network, state.position, task.data, task.train
+    validation = data.validation
     network.load_state_dict(state.best)
     network.eval()
     starts = torch.from_numpy(validation.starts).to(device)
     measured = measure_validation(
-        network,
-        validation_values,
-        validation.starts,
-        validation.series_rows,
-        discrepancy=config.discrepancy,
-        score=score,
+        ScoredNetwork(network, config.discrepancy, score, config.batch_size),
+        CoveredRows(validation_values, validation.starts, validation.series_rows),
         ratio=ratio,
         learnt=data.train.series(),
-        batch_size=config.batch_size,
         live_rows=most_live_rows(position.step * config.batch_size),
     )
     history = state.history[: position.step].cpu()
@@ -55,7 +48,7 @@ def finish(
         time_column=data.time_column,
         series_column=data.series_column,
         scaler=data.scaler,
-        fill=fill,
+        fill=data.fill,
         discrepancy=config.discrepancy,
         score=score,
         quantile_levels=list(QUANTILE_LEVELS),
@@ -70,7 +63,7 @@ def finish(
             "evaluations": position.evaluations,
             "best_step": position.best_step,
             "ended": position.ended,
-            "parent_sha256": parent_sha256,
+            "parent_sha256": task.parent_sha256,
             "steps": {"reconstruction": history[:, 0].clone(), "discrepancy": history[:, 1].clone()},
             "rows": {"train": data.train.rows, "validation": validation.rows},
             "windows": {"train": len(data.train.starts), "validation": len(validation.starts)},

@@ -12,19 +12,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from at_infer.config import DEFAULT_RATIO, Fill, ModelConfig, ScoreConfig, Strategy, TrainConfig
+from at_infer.config import DEFAULT_RATIO, ScoreConfig, Strategy
 from at_infer.errors import DataError
 from at_infer.interrupt import Interrupt
 from training.checkpoint import Checkpoint
 from training.data import TrainingData
 from training.device import check_device, out_of_memory
 from training.finish import finish
-from training.lesson import Lesson, Taught
+from training.lesson import Taught
 from training.model import AnomalyTransformer
 from training.objective import Objective, objective
-from training.parent import Parent
-from training.resume import TrainingState
+from training.resume import StateFile, TrainingState
 from training.schedule import Schedule
+from training.task import TrainingTask
 
 SAVE_EVERY_S = 60.0  # a killed run loses at most this much work
 MOST_EVALUATED = 256  # windows, if evaluations are steps and not epochs apart: less than a tenth of the time
@@ -52,35 +52,27 @@ Observer = Callable[[Progress], None]
 
 
 def fit(
-    data: TrainingData,
-    model_config: ModelConfig,
-    train_config: TrainConfig,
-    score_config: ScoreConfig,
+    task: TrainingTask,
+    score: ScoreConfig,
     *,
     ratio: float = DEFAULT_RATIO,
-    fill: Fill = "error",
-    device: str = "cpu",
-    resume_path: Path | None = None,
-    resume: bool = False,
-    parent: Parent | None = None,
-    lesson: Lesson | None = None,
+    kept: StateFile | None = None,
     begin: Callable[[bool], None] = lambda _resumed: None,
     observe: Observer = lambda _: None,
 ) -> Checkpoint:
     """Train, keep the weights of the best evaluation, and record their scores on the validation part.
 
-    With `parent` the network starts from known weights; it sees the rows as `data` scaled them. With `lesson` it learns
-    what a teacher makes of windows instead. With `resume_path` the state is kept there while training runs; with
-    `resume` it is continued from there. `begin` is told, before the first step, whether it is.
+    With `kept` the state is kept in a file while training runs. `begin` is told, before the first step, whether it is
+    continued from there.
     """
-    with out_of_memory(train_config.batch_size):
-        run = _Run(data, model_config, train_config, device, resume_path, parent, lesson)
-        resumed = resume and resume_path is not None and resume_path.exists()
+    with out_of_memory(task.train.batch_size):
+        run = _Run(task, None if kept is None else kept.path)
+        resumed = kept is not None and kept.resume and kept.path.exists()
         if resumed:
             run.restore()
         begin(resumed)
         run.train(observe)
-        return run.finish(score_config, ratio, fill)
+        return run.finish(score, ratio)
 
 
 class _Part(NamedTuple):
@@ -93,26 +85,17 @@ class _Part(NamedTuple):
 class _Run:
     """One training run: data on the device, and the state to resume from."""
 
-    def __init__(
-        self,
-        data: TrainingData,
-        model_config: ModelConfig,
-        config: TrainConfig,
-        device: str,
-        resume_path: Path | None,
-        parent: Parent | None,
-        lesson: Lesson | None = None,
-    ) -> None:
-        config.discrepancy.check_layers(model_config.layers)
-        self.data, self.config, self.resume_path, self.lesson = data, config, resume_path, lesson
-        self.parent_sha256 = None if parent is None else parent.sha256
-        self.device = check_device(device, config)
+    def __init__(self, task: TrainingTask, state_path: Path | None) -> None:
+        data, model, config, parent, lesson = task.data, task.model, task.train, task.parent, task.lesson
+        config.discrepancy.check_layers(model.layers)
+        self.task, self.config, self.lesson, self.state_path = task, config, lesson, state_path
+        self.device = check_device(task.device, config)
         torch.manual_seed(config.seed)
-        network = AnomalyTransformer(model_config).to(self.device)
+        network = AnomalyTransformer(model).to(self.device)
         if parent is not None:
-            parent.check(model_config, data.columns)
+            parent.check(model, data.columns)
             network.load_state_dict(parent.checkpoint.state_dict)
-        self.forward, self.prior = torch.compile(network) if config.compile else network, model_config.prior
+        self.forward, self.prior = torch.compile(network) if config.compile else network, model.prior
         learnt, validation = self._move(data)
         self.validation_values = validation.values
         self.learnt: _Part | Taught = learnt if lesson is None else lesson.train
@@ -132,7 +115,7 @@ class _Run:
             starts = starts[torch.linspace(0, len(starts) - 1, MOST_EVALUATED, device=self.device).long()]
         self.evaluated_starts = starts
         self.data_sha256 = data.fingerprint()
-        self.window_steps = torch.arange(model_config.window, device=self.device)
+        self.window_steps = torch.arange(model.window, device=self.device)
 
     def _move(self, data: TrainingData) -> tuple[_Part, _Part]:
         """Data go to the device once; validation rows of the same file are not copied again."""
@@ -282,8 +265,8 @@ class _Run:
 
     def _require_finite(self, what: str, values: Iterable[float]) -> None:
         if not np.isfinite(list(values)).all():
-            if self.resume_path is not None:
-                self.resume_path.unlink(missing_ok=True)  # a run that continues from it would end here again
+            if self.state_path is not None:
+                self.state_path.unlink(missing_ok=True)  # a run that continues from it would end here again
             raise DataError(
                 f"training: the {what} is not finite after step {self.state.position.step}; "
                 f"lower `learning_rate` or look at the data for extreme values"
@@ -295,7 +278,7 @@ class _Run:
             "model": self.state.network.config.to_dict(),
             "train": self.config.to_dict(),
             "data": self.data_sha256,
-            "parent": self.parent_sha256,
+            "parent": self.task.parent_sha256,
             "threads": torch.get_num_threads() if self.device.type == "cpu" else 0,
             "device": self.device.type,
         }
@@ -303,27 +286,24 @@ class _Run:
     def save(self) -> None:
         """Keep the state for `--resume`."""
         self.saved = time.monotonic()
-        if self.resume_path is not None:
-            self.state.save(self.resume_path, self._identity())
+        if self.state_path is not None:
+            self.state.save(self.state_path, self._identity())
 
     def restore(self) -> None:
         """Continue from what `save` wrote, if it belongs to this very run."""
-        assert self.resume_path is not None
-        self.state.restore(self.resume_path, self._identity())
+        assert self.state_path is not None
+        self.state.restore(self.state_path, self._identity())
 
-    def finish(self, score: ScoreConfig, ratio: float, fill: Fill) -> Checkpoint:
+    def finish(self, score: ScoreConfig, ratio: float) -> Checkpoint:
         """A checkpoint of the best weights."""
         return finish(
             self.state,
-            self.data,
+            self.task,
             self.validation_values,
-            self.config,
             score,
             ratio=ratio,
-            fill=fill,
             device=self.device,
             data_sha256=self.data_sha256,
-            parent_sha256=self.parent_sha256,
         )
 
 

@@ -1,17 +1,19 @@
 """Checkpoints of the published implementation (thuml/Anomaly-Transformer): a bare state_dict."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from at_infer.config import DEFAULT_RATIO, DiscrepancyConfig, Fill, ModelConfig, ScoreConfig
+from at_infer.config import DEFAULT_RATIO, DiscrepancyConfig, ModelConfig, ScoreConfig
 from at_infer.errors import CheckpointError, ConfigError
 from at_infer.thresholds.quantiles import QUANTILE_LEVELS
 from training.checkpoint import Checkpoint, read_tensors
 from training.data import DataConfig, load
 from training.model import AnomalyTransformer, sinusoids
 from training.validation import measure_validation
+from training.validation_rows import CoveredRows, ScoredNetwork
 
 
 def load_published(path: Path, *, window: int, heads: int | None = None) -> AnomalyTransformer:
@@ -48,51 +50,37 @@ def load_published(path: Path, *, window: int, heads: int | None = None) -> Anom
 
 def published_checkpoint(
     path: Path,
-    source: str,
+    config: DataConfig,
     *,
     window: int,
     heads: int | None = None,
-    columns: list[str] | None = None,
-    exclude: tuple[str, ...] = (),
-    series_column: str | None = None,
     score: ScoreConfig,
     ratio: float = DEFAULT_RATIO,
-    fill: Fill = "error",
 ) -> Checkpoint:
     """A full checkpoint from a published one and the data it was trained on.
 
-    The published code scales by all rows of its training file, so mean and scale come from all rows of `source`,
+    The published code scales by all rows of its training file, so mean and scale come from all rows of the source,
     and so do the scores that give the threshold: never from a test set.
     """
     network = load_published(path, window=window, heads=heads)
-    config = DataConfig(
-        source=source, columns=columns, exclude=exclude, series_column=series_column, validation=source, fill=fill
-    )
-    data = load(config, window=window)
+    data = load(replace(config, validation=config.source), window=window)
     if len(data.columns) != network.config.features:
         raise CheckpointError(
-            f"{path}: was trained on {network.config.features} columns, {source} has {len(data.columns)}; choose them "
-            f"with `columns` or `exclude`"
+            f"{path}: was trained on {network.config.features} columns, {config.source} has {len(data.columns)}; "
+            f"choose them with `columns` or `exclude`"
         )
     discrepancy = DiscrepancyConfig(head_rule="published")
-    values = torch.from_numpy(data.validation.values)
-    measured = measure_validation(
-        network,
-        values,
-        data.validation.starts,
-        data.validation.series_rows,
-        discrepancy=discrepancy,
-        score=score,
-        ratio=ratio,
-    )
+    part = data.validation
+    rows = CoveredRows(torch.from_numpy(part.values), part.starts, part.series_rows)
+    measured = measure_validation(ScoredNetwork(network, discrepancy, score), rows, ratio=ratio)
     return Checkpoint(
         model=network.config,
         state_dict=network.state_dict(),
         columns=data.columns,
         time_column=None,
-        series_column=series_column,
+        series_column=data.series_column,
         scaler=data.scaler,
-        fill=fill,
+        fill=data.fill,
         discrepancy=discrepancy,
         score=score,
         quantile_levels=list(QUANTILE_LEVELS),

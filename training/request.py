@@ -6,30 +6,26 @@ from pathlib import Path
 
 import torch
 
-from at_infer.config import PRESETS, Fill, ModelConfig, Resample, SeasonChoice, TrainConfig
+from at_infer.config import PRESETS, Fill, Resample, SeasonChoice
 from at_infer.models.spacing import choose_grid
 from at_infer.models.statistics import check_ratio
 from at_infer.tables.files import InputFile
 from at_infer.threads import check_threads
 from at_infer.training_options import NetworkOptions, RecordedScore, TrainingOptions, preset_name
 from training.checkpoint import Checkpoint
-from training.data import DataConfig, TrainingData, load
+from training.data import DataConfig, load
 from training.device import check_device, computing
 from training.loop import Observer, fit
 from training.parent import Parent
+from training.resume import StateFile
+from training.task import TrainingTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """A training request."""
+class Start(TrainingTask):
+    """A training that begins."""
 
-    data: TrainingData
-    model: ModelConfig
-    train: TrainConfig
-    device: str
     threads: int
-    parent: Parent | None
-    """Whose weights it starts from."""
     teacher: Parent | None = None
     """Whose scores it learns."""
     resumed: bool = False
@@ -93,16 +89,10 @@ class Request:
                 parent=parent,
             )
             return fit(
-                data,
-                start.model,
-                train,
+                start,
                 score,
                 ratio=self.ratio,
-                fill=config.fill,
-                device=device,
-                resume_path=resume_path,
-                resume=resume,
-                parent=parent,
+                kept=None if resume_path is None else StateFile(resume_path, resume),
                 begin=lambda resumed: begin(replace(start, resumed=resumed)),
                 observe=observe,
             )

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +12,14 @@ from at_infer.untrusted import typed
 from training.checkpoint import read_tensors, write_tensors
 from training.model import AnomalyTransformer
 from training.schedule import Ended, Position
+
+
+class StateFile(NamedTuple):
+    """Where the state is kept while a training runs."""
+
+    path: Path
+    resume: bool = False
+    """Continue from what is there."""
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from training.data import Windows
 from training.disturbed import disturb
 from training.model import AnomalyTransformer
 from training.validation import whole_scores
+from training.validation_rows import CoveredRows, ScoredNetwork
 
 Floats = NDArray[np.float32]
 
@@ -57,15 +58,8 @@ def compare(
 
     def scores(model: Checkpoint, values: Floats) -> Floats:
         assert model.normal is not None
-        return whole_scores(
-            model.network().to(device),
-            torch.from_numpy(values).to(device),
-            starts,
-            lengths,
-            discrepancy=model.discrepancy,
-            score=model.score,
-            normal=model.normal,
-        )
+        scored = ScoredNetwork(model.network().to(device), model.discrepancy, model.score)
+        return whole_scores(scored, CoveredRows(torch.from_numpy(values).to(device), starts, lengths), model.normal)
 
     faulty = disturb(clean, np.random.default_rng([seed, 2]))
     theirs, ours = ([scores(model, rows) for rows in (clean, faulty)] for model in (teacher, student))

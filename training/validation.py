@@ -6,13 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from at_infer.config import (
     LIVE_DELAYS,
     WINDOW_MODES,
     Align,
-    DiscrepancyConfig,
     ScoreConfig,
     ScoreMode,
     split_delay,
@@ -26,8 +24,7 @@ from at_infer.scoring.windows import MovingMean
 from at_infer.thresholds.quantiles import quantiles
 from at_infer.thresholds.ratio import ratio_threshold
 from training.linear import fit_linear
-from training.model import AnomalyTransformer
-from training.validation_rows import Floats, Ints, RowsByNetwork, Scored, live_spans, spans
+from training.validation_rows import CoveredRows, Floats, RowsByNetwork, Scored, ScoredNetwork, live_spans, spans
 from training.window_scores import measure_normal
 
 MOST_NETWORK_WEIGHT = 2.0
@@ -46,27 +43,23 @@ class MeasuredValidation(NamedTuple):
 
 
 def measure_validation(
-    network: AnomalyTransformer,
-    values: Tensor,
-    starts: Ints,
-    series_rows: Sequence[int],
+    scored: ScoredNetwork,
+    rows: CoveredRows,
     *,
-    discrepancy: DiscrepancyConfig,
-    score: ScoreConfig,
     ratio: float,
     learnt: Sequence[Floats] | None = None,
-    batch_size: int = 32,
     live_rows: int = 2_000,
 ) -> MeasuredValidation:
     """Score the windows of the validation part in every mode; the chosen one gives the threshold.
 
-    `series_rows` are the rows of each series that the windows cover. Then the same for `live_rows` that are each the
-    last of their window, which reconstruction finds harder. Linear predictions are fitted to the series `learnt`, or to
-    the validation rows if there are none.
+    Then the same for `live_rows` that are each the last of their window, which reconstruction finds harder. Linear
+    predictions are fitted to the series `learnt`, or to the validation rows if there are none.
     """
+    network, score, (values, starts, series_rows) = scored.network, scored.score, rows
     series = spans(starts, series_rows, network.config.window)
-    normal = measure_normal(network, values, torch.from_numpy(starts).to(values.device), discrepancy, batch_size)
-    run = RowsByNetwork(network, values, discrepancy, normal, score, batch_size)
+    windows = torch.from_numpy(starts).to(values.device)
+    normal = measure_normal(network, values, windows, scored.discrepancy, scored.batch_size)
+    run = RowsByNetwork(scored, values, normal)
     whole = run.whole(starts).split(series_rows)
     delays = [delay for delay in LIVE_DELAYS if delay < network.config.window // 2]
     ways = {delay: split_delay(network.config, score.mode, delay) for delay in delays}
@@ -74,7 +67,7 @@ def measure_validation(
     positions = {beyond for beyond, _ in ways.values()}
     numbers = [part.first - span.first for part, span in zip(live_parts, series, strict=True)]
     lengths = [part.rows for part in live_parts]
-    live = {at: rows.split(lengths, numbers) for at, rows in run.live(live_parts, positions).items()}
+    live = {at: found.split(lengths, numbers) for at, found in run.live(live_parts, positions).items()}
     given = learnt or [values[span.first : span.first + span.rows].cpu().numpy() for span in series]
     views = _measure_views(given, whole, live[ways[delays[min(1, len(delays) - 1)]][0]])
     fusion = replace(score, mode="fusion", smooth=1, normalise_errors=False)
@@ -97,20 +90,10 @@ def measure_validation(
     return MeasuredValidation(records, replace(normal, views=views))
 
 
-def whole_scores(
-    network: AnomalyTransformer,
-    values: Tensor,
-    starts: Ints,
-    series_rows: Sequence[int],
-    *,
-    discrepancy: DiscrepancyConfig,
-    score: ScoreConfig,
-    normal: Normal,
-    batch_size: int = 32,
-) -> Floats:
+def whole_scores(scored: ScoredNetwork, rows: CoveredRows, normal: Normal) -> Floats:
     """Scores of the rows that windows cover, series after series, by a model whose statistics are known."""
-    run = RowsByNetwork(network, values, discrepancy, normal, score, batch_size)
-    whole = run.whole(starts).split(series_rows)
+    score = scored.score
+    whole = RowsByNetwork(scored, rows.values, normal).whole(rows.starts).split(rows.series_rows)
     if score.mode != "fusion":
         return _smoothed(whole, score.mode, score.smooth, causal=False)
     assert normal.views is not None

@@ -59,6 +59,27 @@ def most_live_rows(trained_windows: int) -> int:
     return min(max(2_000, trained_windows // 4), 20_000)
 
 
+class CoveredRows(NamedTuple):
+    """Rows that windows cover."""
+
+    values: Tensor
+    """(rows, F), scaled, on the device of the network."""
+    starts: Ints
+    """Windows that do not overlap but for the last of each series."""
+    series_rows: Sequence[int]
+    """Rows of each series that the windows cover."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredNetwork:
+    """A network, and how its windows are scored."""
+
+    network: AnomalyTransformer
+    discrepancy: DiscrepancyConfig
+    score: ScoreConfig
+    batch_size: int = 32
+
+
 class Scored(NamedTuple):
     """Some rows in order, as the network and every mode but `fusion` see them."""
 
@@ -96,12 +117,9 @@ class Scored(NamedTuple):
 class RowsByNetwork:
     """Windows through the network."""
 
-    network: AnomalyTransformer
+    scored: ScoredNetwork
     values: Tensor
-    discrepancy: DiscrepancyConfig
     normal: Normal
-    score: ScoreConfig
-    batch_size: int
 
     def whole(self, starts: Ints) -> Scored:
         """Every row from the first window that covers it."""
@@ -111,20 +129,21 @@ class RowsByNetwork:
         """The rows of the parts, each by the window that ends so many rows behind it; the last window for the last."""
         last = np.concatenate([np.arange(part.first, part.first + part.rows) for part in parts])
         found: dict[int, list[Scored]] = {position: [] for position in positions}
-        for batch in self._windows(last - self.network.config.window + 1):
+        for batch in self._windows(last - self.scored.network.config.window + 1):
             for position, taken in found.items():
                 taken.append(batch.take(lambda array, at=-1 - position: array[:, at]))  # type: ignore[misc]
         return {position: Scored.join(taken) for position, taken in found.items()}
 
     def _windows(self, starts: Ints) -> Iterator[Scored]:
         """Batch by batch: arrays (B,N,F) and scores (B,N)."""
-        steps = torch.arange(self.network.config.window, device=self.values.device)
-        modes = [replace(self.score, mode=mode, smooth=1) for mode in WINDOW_MODES]
-        for batch in torch.from_numpy(starts).to(self.values.device).split(self.batch_size):
+        network, discrepancy, batch_size = self.scored.network, self.scored.discrepancy, self.scored.batch_size
+        steps = torch.arange(network.config.window, device=self.values.device)
+        modes = [replace(self.scored.score, mode=mode, smooth=1) for mode in WINDOW_MODES]
+        for batch in torch.from_numpy(starts).to(self.values.device).split(batch_size):
             x = self.values[batch[:, None] + steps]
-            parts = window_parts(self.network, self.values, batch, self.discrepancy, self.normal, self.batch_size)
+            parts = window_parts(network, self.values, batch, discrepancy, self.normal, batch_size)
             residual = -parts.difference
             shape = residual - local_mean(residual)
-            layers = self.network.config.layers
-            scores = {one.mode: window_scores(parts, one, self.discrepancy, self.normal, layers) for one in modes}
+            layers = network.config.layers
+            scores = {one.mode: window_scores(parts, one, discrepancy, self.normal, layers) for one in modes}
             yield Scored(x.cpu().numpy(), residual.numpy(), shape.numpy(), scores)

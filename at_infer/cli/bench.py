@@ -38,7 +38,12 @@ def bench(
     engine: Annotated[list[Path], typer.Option(help="Engine to measure; repeat it for several.")],
     batch: Annotated[str, typer.Option(help="Batch sizes; 1 gives the latency.")] = "1,8,32",
     duration: Annotated[float, typer.Option(help="Seconds per engine and batch size.")] = 2.0,
-    threads: Annotated[int | None, typer.Option(help="CPU threads. Default: all.", envvar="AT_INFER_THREADS")] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            help="CPU threads; ONNX Runtime runs a small network on one. Default: all.", envvar="AT_INFER_THREADS"
+        ),
+    ] = None,
     provider: Annotated[Provider, typer.Option(help="Where ONNX Runtime runs.", envvar="AT_INFER_PROVIDER")] = "cpu",
     against: Annotated[
         Literal["none", "pytorch"], typer.Option(help="pytorch: the model itself too, eager and compiled.")

@@ -2,12 +2,15 @@
 
 import json
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from at_infer.cli.terminal import show
 from at_infer.errors import AtInferError
+
+if TYPE_CHECKING:
+    from at_infer.measure.machine import Examined, Extra, Tried
 
 
 def doctor(
@@ -34,7 +37,7 @@ def doctor(
         raise AtInferError(f"doctor: {machine['broken']}")
 
 
-def _print(machine: dict[str, Any]) -> None:
+def _print(machine: "Examined") -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -61,7 +64,7 @@ def _print(machine: dict[str, Any]) -> None:
     section("Commands", [(f"at-infer {row['command']}", _verdict(row)) for row in machine["commands"]])
 
 
-def _facts(machine: dict[str, Any]) -> list[tuple[str, ...]]:
+def _facts(machine: "Examined") -> list[tuple[str, ...]]:
     cpu, gpu = machine["cpu"], machine["gpu"]
     cores = f"{cpu['usable_cores']} of {cpu['cores']} cores"
     if cpu["core_quota"] is not None:
@@ -86,14 +89,14 @@ def _facts(machine: dict[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
-def _verdict(found: dict[str, Any]) -> str:
+def _verdict(found: "Tried") -> str:
     if found["works"]:
         difference = found.get("difference")
         return found.get("version") or ("yes" if not difference else f"yes, within {difference:.1g} of the CPU")
     return f"no: {found['reason']}" if found["reason"] else "not installed"
 
 
-def _flavour(found: dict[str, Any]) -> str:
+def _flavour(found: "Tried") -> str:
     """Version, and what became of a small plan."""
     plan = found.get("plan")
     if plan is None:
@@ -104,7 +107,7 @@ def _flavour(found: dict[str, Any]) -> str:
     return f"{_verdict(found)}; builds a plan {ran}"
 
 
-def _packages(extra: dict[str, Any]) -> str:
+def _packages(extra: "Extra") -> str:
     there = [f"{name} {version}" for name, version in extra["packages"].items() if version]
     absent = [name for name, version in extra["packages"].items() if not version]
     return ", ".join(there) + (f"{'; ' if there else ''}without {', '.join(absent)}: {extra['get']}" if absent else "")

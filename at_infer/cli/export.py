@@ -1,8 +1,9 @@
 """`at-infer export`: a checkpoint in, ONNX graphs and a TensorRT plan out."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -15,6 +16,7 @@ from at_infer.installed import load_extra
 
 if TYPE_CHECKING:
     from export.graphs import Output
+    from export.written import FileFacts
 
 graph_option, check_option = panel("Graph"), panel("Parity check")
 
@@ -108,8 +110,9 @@ def export(
     from at_infer.engines.tensorrt.batching import BatchProfile
     from at_infer.models.kinds import file_sha256
     from export.config import ExportConfig
-    from export.pipeline import describe, export_model
+    from export.pipeline import export_model
     from export.to_tensorrt import parse_compute_capabilities
+    from export.written import describe
 
     config = ExportConfig(
         name=name,
@@ -148,7 +151,7 @@ def export(
         raise CheckpointError(str(error).replace("checkpoint:", f"{checkpoint}:", 1)) from None
     rows = [describe(exported) for exported in report.files]
     if as_json:
-        show(json.dumps({"files": rows, "no_engine": report.no_engine}))
+        show(json.dumps({"files": [asdict(row) for row in rows], "no_engine": report.no_engine}))
         return
     _print_files(rows)
     if report.no_engine is not None:
@@ -156,20 +159,20 @@ def export(
     show(f"next: at-infer score data.parquet --engine {report.files[0].path} -o scores.parquet")
 
 
-def _print_files(rows: list[dict[str, Any]]) -> None:
-    show(f"compared with PyTorch on {rows[0]['windows']} windows:")
-    width = max(len(Path(row["file"]).name) for row in rows)
+def _print_files(rows: "list[FileFacts]") -> None:
+    show(f"compared with PyTorch on {rows[0].windows} windows:")
+    width = max(len(Path(row.file).name) for row in rows)
     for row in rows:
-        if row["engine"] is not None:
-            capabilities = ", ".join(str(number) for number in row["engine"]["compute_capabilities"])
-            worth = f"{row['engine']['flavour']} {row['engine']['version']} for compute capability {capabilities}"
-        elif row["agreement"]:
-            found = row["agreement"]
+        if row.engine is not None:
+            capabilities = ", ".join(str(number) for number in row.engine["compute_capabilities"])
+            worth = f"{row.engine['flavour']} {row.engine['version']} for compute capability {capabilities}"
+        elif row.agreement:
+            found = row.agreement
             worth = (
                 f"score off by {found['max_abs']:.1e} at most, rank correlation {found['spearman']:.6f}, "
                 f"{found['verdicts_changed']:.3%} of verdicts changed"
             )
         else:
-            output, off_by = max(row["max_abs"].items(), key=lambda item: item[1])
+            output, off_by = max(row.max_abs.items(), key=lambda item: item[1])
             worth = f"{output} off by {off_by:.1e} at most"
-        show(f"{Path(row['file']).name:{width}}  {row['bytes'] / 1e6:6.2f} MB  {row['precision']}  {worth}")
+        show(f"{Path(row.file).name:{width}}  {row.bytes / 1e6:6.2f} MB  {row.precision}  {worth}")

@@ -42,21 +42,25 @@ class PublishedOptions:
 
     def read(self, path: Path, score_mode: ScoreMode | None, fill: Fill = "error") -> "Checkpoint":
         """As `at-infer train` would have written it, from the file and the rows it was trained on."""
+        from training.data import DataConfig
         from training.published import published_checkpoint
 
         if self.window is None:
             raise ConfigError(f"--window: {path} has no window length; pass --window 100 if it is the paper's")
         if self.scale_from is None:
             raise ConfigError(f"--scale-from: {path} has no scaler; pass the Parquet file it was trained on")
-        return published_checkpoint(
-            path,
-            self.scale_from,
-            window=self.window,
-            heads=self.heads,
+        trained_on = DataConfig(
+            source=self.scale_from,
             columns=None if self.columns is None else split_names(self.columns),
             exclude=() if self.exclude is None else tuple(split_names(self.exclude)),
             series_column=self.series_column,
+            fill=fill,
+        )
+        return published_checkpoint(
+            path,
+            trained_on,
+            window=self.window,
+            heads=self.heads,
             score=ScoreConfig(mode=score_mode or "published"),
             ratio=DEFAULT_RATIO if self.ratio is None else self.ratio,
-            fill=fill,
         )

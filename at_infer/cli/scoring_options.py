@@ -90,7 +90,12 @@ OnMissingFeature = Annotated[
 ]
 Provider = Annotated[config.Provider, engine_option(help="Where ONNX Runtime runs.", envvar="AT_INFER_PROVIDER")]
 Threads = Annotated[
-    int | None, engine_option(help="CPU threads of the engine. Default: all.", envvar="AT_INFER_THREADS")
+    int | None,
+    engine_option(
+        help="CPU threads of the engine; with a small network, mode fusion uses one of several for views and "
+        "smoothing. Default: all.",
+        envvar="AT_INFER_THREADS",
+    ),
 ]
 
 

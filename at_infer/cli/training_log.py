@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NotRequired, Protocol, TypedDict
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -13,10 +13,11 @@ from rich.table import Table
 
 from at_infer.cli.messages import in_options
 from at_infer.cli.terminal import logs_json, printable, say
-from at_infer.config import TrainConfig
+from at_infer.config import ScoreMode
 
 if TYPE_CHECKING:
     from training.checkpoint import Checkpoint
+    from training.history import History
     from training.loop import Progress as TrainingProgress
     from training.request import Start
 
@@ -184,16 +185,38 @@ class _JsonLog:
         print(json.dumps({"event": event, **values}), flush=True)
 
 
-def _summary(checkpoint: "Checkpoint") -> dict[str, Any]:
+class _Summary(TypedDict):
     """What was learnt, in a few numbers."""
+
+    steps: int
+    best_step: int
+    ended: str | None
+    advice: str | None
+    validation_scores: dict[str, dict[str, float]]
+    """A few quantiles, by their names."""
+    score_mode: ScoreMode
+    score: dict[str, object]
+    threshold: float
+    causal_threshold: float | None
+    ratio: float | None
+    agreement: NotRequired[dict[str, float]]
+    """Of a student with its teacher."""
+    times_as_fast: NotRequired[float]
+
+
+def _summary(checkpoint: "Checkpoint") -> _Summary:
+    """As JSON has it."""
+    from training.history import History
+
+    history = History.of(checkpoint)
     shown = {"median": 0.5, "99 %": 0.99, "99.9 %": 0.999, "max": 1.0}
     index = {name: checkpoint.quantile_levels.index(level) for name, level in shown.items()}
     whole, live = checkpoint.validation_of(), checkpoint.validation_of("last")
-    return {
-        "steps": checkpoint.train["evaluations"][-1]["step"],
-        "best_step": checkpoint.train["best_step"],
-        "ended": checkpoint.train["ended"],
-        "advice": _advice(checkpoint.train),
+    summary: _Summary = {
+        "steps": history.steps,
+        "best_step": history.best_step,
+        "ended": history.ended,
+        "advice": _advice(history),
         "validation_scores": {
             mode: {name: values[i] for name, i in index.items()} for mode, values in whole.quantiles.items()
         },
@@ -202,8 +225,10 @@ def _summary(checkpoint: "Checkpoint") -> dict[str, Any]:
         "threshold": whole.threshold.value,
         "causal_threshold": live.threshold.value if live.align == "last" else None,
         "ratio": whole.threshold.ratio,
-        **{name: checkpoint.train[name] for name in ("agreement", "times_as_fast") if name in checkpoint.train},
     }
+    if history.agreement is not None and history.times_as_fast is not None:
+        summary["agreement"], summary["times_as_fast"] = history.agreement._asdict(), history.times_as_fast
+    return summary
 
 
 ENOUGH = 0.95
@@ -212,17 +237,19 @@ ENOUGH = 0.95
 
 def _agreement(student: "Checkpoint") -> Iterator[str]:
     """With its teacher, if it has one, and what to do if it is low."""
-    train = student.train
-    if "agreement" not in train:
+    from training.history import History
+
+    history = History.of(student)
+    found, steps = history.agreement, history.steps
+    if found is None:
         return
-    found, steps = train["agreement"], train["evaluations"][-1]["step"]
     yield (
-        f"agreement with the teacher on {found['rows']} validation rows: rank correlation {found['spearman']:.3f}, "
-        f"{found['same_verdicts']:.2%} of verdicts equal, {found['shared_alarms']:.0%} of its alarms shared; with "
-        f"made-up faults {found['disturbed_spearman']:.3f}, {found['disturbed_same_verdicts']:.2%}, "
-        f"{found['disturbed_shared_alarms']:.0%}; {train['times_as_fast']:.1f} times as fast (measured in PyTorch)"
+        f"agreement with the teacher on {found.rows} validation rows: rank correlation {found.spearman:.3f}, "
+        f"{found.same_verdicts:.2%} of verdicts equal, {found.shared_alarms:.0%} of its alarms shared; with "
+        f"made-up faults {found.disturbed_spearman:.3f}, {found.disturbed_same_verdicts:.2%}, "
+        f"{found.disturbed_shared_alarms:.0%}; {history.times_as_fast:.1f} times as fast (measured in PyTorch)"
     )
-    if found["spearman"] < ENOUGH:
+    if found.spearman < ENOUGH:
         other = ", or --score-mode fusion, which needs no associations" if student.score.uses_discrepancy else ""
         yield (
             f"a rank correlation of {ENOUGH} was not reached; try --max-steps {2 * steps} or --width "
@@ -230,12 +257,12 @@ def _agreement(student: "Checkpoint") -> Iterator[str]:
         )
 
 
-def _advice(train: dict[str, Any]) -> str | None:
+def _advice(history: "History") -> str | None:
     """What to do about a training that was not done when its budget was."""
-    if train["ended"] != "budget":
+    if history.ended != "budget":
         return None
-    config, steps = TrainConfig.from_dict(train["config"]), train["evaluations"][-1]["step"]
-    longer = f"--max-steps {2 * steps}" if config.epochs is None else f"--epochs {2 * config.epochs}"
+    steps, epochs = history.steps, history.config.epochs
+    longer = f"--max-steps {2 * steps}" if epochs is None else f"--epochs {2 * epochs}"
     spent = f"the budget of {_count(steps, 'step')} ended"
     return f"the validation loss was still falling when {spent}; {longer} trains longer"
 

@@ -15,7 +15,7 @@ from at_infer.cluster.manifest import remove_splits
 from at_infer.cluster.schedule import SplitSchedule
 from at_infer.cluster.scoring import SplitResult
 from at_infer.cluster.splits import choose_split_rows
-from at_infer.cluster.summary import ClusterSummary, sum_up
+from at_infer.cluster.summary import ClusterSummary, RunCounts, sum_up
 from at_infer.cluster.worker import Failure, Job, Lost, OpenWorkers, Workers, WorkerSettings
 from at_infer.engines.tensorrt.on_paper import PlanOnPaper
 from at_infer.errors import ClusterError, ConfigError, DataError, OutputError
@@ -97,8 +97,7 @@ class _Run:
         self.observe, self.say = observe, say
         self.places = find_places(source, series_per_file=columns.series_per_file)
         self.begin = time.perf_counter()
-        self.lost_workers = 0
-        self.resumed_rows = self.skipped_splits = 0
+        self.counts = RunCounts()
 
     def run(
         self,
@@ -138,7 +137,7 @@ class _Run:
             job, value = answer
             retry = isinstance(value, Lost) or (isinstance(value, Failure) and value.kind == "engine")
             if isinstance(value, Lost):
-                self.lost_workers += 1
+                self.counts.lost_workers += 1
             if retry and job.attempts < ATTEMPTS:
                 jobs.append(job._replace(attempts=job.attempts + 1))
                 continue
@@ -184,8 +183,8 @@ class _Run:
             split_rows = choose_split_rows(self.total_rows, settings, rows_per_s=rate, workers=workers.count)
         self.schedule = SplitSchedule(self.places, found, settings, split_rows)
         manifest.splits = self.schedule.keep(manifest.done)
-        self.skipped_splits = len(manifest.splits)
-        self.resumed_rows = sum(entry.rows for entry in manifest.done)
+        self.counts.skipped_splits = len(manifest.splits)
+        self.counts.resumed_rows = sum(entry.rows for entry in manifest.done)
         remove_splits(self.folder, keep=set(manifest.splits))
         manifest.splits |= {entry.file: entry for entry in self.schedule.add_rest()}
         manifest.split_rows, manifest.summary = split_rows, None
@@ -203,7 +202,7 @@ class _Run:
         waiting = [entry for entry in self.manifest.splits.values() if entry.status != "done"]
         waiting.sort(key=lambda entry: -entry.rows)
         jobs = deque(Job("score", self.schedule.task(entry, self.share)) for entry in waiting)
-        done_rows, saved = self.resumed_rows, time.monotonic()
+        done_rows, saved = self.counts.resumed_rows, time.monotonic()
         self.observe(done_rows, self.total_rows)
         try:
             for job, answer in self._answers(workers, jobs):
@@ -250,20 +249,8 @@ class _Run:
         if errors:
             shown = "; ".join(errors[:3]) + (f"; and {len(errors) - 3} more" if len(errors) > 3 else "")
             raise DataError(f"{shown}; {self._kept()}")
-        summary = sum_up(
-            self.manifest.done,
-            self.schedule,
-            self.found,
-            self.scorer,
-            workers.opened,
-            output=str(self.folder),
-            seconds=time.perf_counter() - self.begin,
-            short=self.short,
-            resumed_rows=self.resumed_rows,
-            skipped_splits=self.skipped_splits,
-            workers=workers.count,
-            lost_workers=self.lost_workers,
-        )
+        seconds = time.perf_counter() - self.begin
+        summary = sum_up(self.manifest, self.schedule, self.short, self.scorer, workers, self.counts, seconds=seconds)
         self.manifest.summary = asdict(summary)
         self.manifest.save()
         return summary

@@ -1,14 +1,13 @@
 """Summary of a cluster run."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from at_infer.cluster.inputs import FoundSeries, ShortSpans
-from at_infer.cluster.manifest import SplitEntry
+from at_infer.cluster.inputs import ShortSpans
+from at_infer.cluster.manifest import Manifest
 from at_infer.cluster.schedule import SplitSchedule
 from at_infer.cluster.scoring import SplitResult
-from at_infer.cluster.worker import Opened
+from at_infer.cluster.worker import Workers
 from at_infer.scoring.score_file import Summary
 from at_infer.scoring.scorer import Scorer
 
@@ -25,30 +24,36 @@ class ClusterSummary(Summary):
     split_rows: int
 
 
+@dataclass(slots=True)
+class RunCounts:
+    """What a run counts while it goes on."""
+
+    resumed_rows: int = 0
+    """Scored by an earlier run."""
+    skipped_splits: int = 0
+    lost_workers: int = 0
+
+
 def sum_up(
-    entries: Sequence[SplitEntry],
+    manifest: Manifest,
     schedule: SplitSchedule,
-    found: FoundSeries,
-    scorer: Scorer,
-    opened: Sequence[Opened],
-    *,
-    output: str,
-    seconds: float,
     short: ShortSpans,
-    resumed_rows: int,
-    skipped_splits: int,
-    workers: int,
-    lost_workers: int,
+    scorer: Scorer,
+    workers: Workers,
+    counts: RunCounts,
+    *,
+    seconds: float,
 ) -> ClusterSummary:
-    """Add up the results of all splits, those of earlier runs too; `entries` are in order."""
+    """Add up the results of all splits, those of earlier runs too."""
+    entries, found, resumed_rows = manifest.done, schedule.found, counts.resumed_rows
     results = [SplitResult(**entry.result) for entry in entries if entry.result is not None]
-    engines = Counter(worker.engine for worker in opened)
+    engines = Counter(worker.engine for worker in workers.opened)
     missing: Counter[str] = Counter()
     for result in results:
         missing.update(result.missing_features)
     rows = sum(series.rows for series in found.series)
     return ClusterSummary(
-        output=output,
+        output=str(manifest.folder),
         engine=", ".join(f"{count} x {engine}" for engine, count in engines.most_common()),
         rows=rows,
         input_rows=rows,
@@ -73,9 +78,9 @@ def sum_up(
         read_s=sum(result.read_s for result in results),
         engine_s=sum(result.engine_s for result in results),
         write_s=sum(result.write_s for result in results),
-        workers=workers,
-        lost_workers=lost_workers,
+        workers=workers.count,
+        lost_workers=counts.lost_workers,
         splits=len(entries),
-        skipped_splits=skipped_splits,
+        skipped_splits=counts.skipped_splits,
         split_rows=schedule.split_rows,
     )

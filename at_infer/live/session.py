@@ -74,11 +74,16 @@ def open_watch(
                 grid.recall(kept.grid)
         lines = stack.enter_context(_lines(options, kept.position, stdin, say))
         reloader = Reloader(engine, open_stream, tally, say, input_options=input_options, follow_file=options.reload)
-        parts = LoopParts(tally=tally, metrics=metrics, incidents=incidents, reloader=reloader, grid=grid)
-        expected_share = stream.scorer.chosen.ratio
-        loop = Watch(
-            lines, reader, stream, stdout.buffer, say, options, parts, first_row=kept.row, expected_share=expected_share
+        parts = LoopParts(
+            tally=tally,
+            metrics=metrics,
+            incidents=incidents,
+            reloader=reloader,
+            grid=grid,
+            first_row=kept.row,
+            expected_share=stream.scorer.chosen.ratio,
         )
+        loop = Watch(lines, reader, stream, stdout.buffer, say, options, parts)
         yield loop
 
 

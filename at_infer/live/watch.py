@@ -45,13 +45,14 @@ class LoopParts:
     incidents: LiveIncidents | None = None
     reloader: Reloader | None = None
     grid: LiveGrid | None = None
+    first_row: int = 0
+    """Number of the first row: those before it went through an earlier loop."""
+    expected_share: float | None = None
+    """Of anomalous rows; that there are many more is said once."""
 
 
 class Watch:
-    """Joins a source of lines, a `StreamScorer` and an output; one call of `run` is one process's life.
-
-    If many more than the `expected_share` of rows are anomalous, that is said once.
-    """
+    """Joins a source of lines, a `StreamScorer` and an output; one call of `run` is one process's life."""
 
     def __init__(
         self,
@@ -62,9 +63,6 @@ class Watch:
         say: Say,
         options: WatchOptions | None = None,
         parts: LoopParts | None = None,
-        *,
-        first_row: int = 0,
-        expected_share: float | None = None,
     ) -> None:
         parts = parts or LoopParts()
         added = ("row", *added_columns(stream.scorer))
@@ -72,10 +70,10 @@ class Watch:
             if name in added:
                 raise ConfigError(f"column {name!r}: is the time or series column and a field of the output; rename it")
         self.lines, self.reader, self.stream, self.out, self.say = lines, reader, stream, out, say
-        self.options, self.expected_share = options or WatchOptions(), expected_share
+        self.options, self.expected_share = options or WatchOptions(), parts.expected_share
         self.tally, self.metrics, self.incidents = parts.tally, parts.metrics, parts.incidents
         self.reloader, self.grid = parts.reloader, parts.grid
-        self.row = first_row
+        self.row = parts.first_row
         """Number of the next row; bad ones count, so that it finds its line again."""
         self.lines_read = 0
         """Number of the last line that was a row."""

@@ -13,10 +13,11 @@ from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from at_infer import __version__
 from at_infer.installed import GPU_RUNTIME, find_conflicts, install_extra, runtime_packages
+from at_infer.measure.machine import Command, Cpu, Examined, Extra, Gpus, Machine, Tried
 from at_infer.threads import cpu_count
 
 PROBE = Path(__file__).with_name("load_probe.py")
@@ -53,7 +54,7 @@ ARM_FEATURES = {"neon": {"asimd", "neon"}, "dotprod": {"asimddp"}, "i8mm": {"i8m
 """What decides how fast matrix products are, and the kernel's names for it."""
 
 
-def examine() -> dict[str, Any]:
+def examine() -> Examined:
     """Everything, as JSON values. Takes a second or two: each runtime is loaded by a process of its own."""
     with ThreadPoolExecutor(max_workers=8) as pool:
         core = {name: pool.submit(probe, "module", name) for name in CORE if name != "onnxruntime"}
@@ -63,7 +64,7 @@ def examine() -> dict[str, Any]:
         onnxruntime = runtime.result()
         names = [name for name in onnxruntime.pop("providers", []) if name != "AzureExecutionProvider"]  # remote
         providers = dict(zip(names, pool.map(lambda name: probe("provider", name), names), strict=True))
-        machine = {
+        machine: Machine = {
             "at_infer": __version__,
             "python": {"version": platform.python_version(), "executable": sys.executable},
             "system": platform.platform(),
@@ -77,19 +78,20 @@ def examine() -> dict[str, Any]:
             "tensorrt": {name: found.result() for name, found in flavours.items()},
             "extras": {extra: _extra(extra) for extra in EXTRAS},
         }
-    return machine | {"commands": commands(machine), "broken": broken(machine)}
+    return {**machine, "commands": commands(machine), "broken": broken(machine)}
 
 
-def broken(machine: dict[str, Any]) -> str | None:
+def broken(machine: Machine) -> str | None:
     """What keeps at-infer from working at all, in one line."""
     for name, found in machine["core"].items():
         if not found["works"]:
             return f"{name} cannot be loaded ({found['reason']}); install at-infer again"
-    cpu = machine["providers"].get(PROVIDERS["cpu"], {"works": False, "reason": "not in this build"})
+    absent: Tried = {"works": False, "reason": "not in this build"}
+    cpu = machine["providers"].get(PROVIDERS["cpu"], absent)
     return None if cpu["works"] else f"ONNX Runtime does not run on this CPU ({cpu['reason']}); install at-infer again"
 
 
-def commands(machine: dict[str, Any]) -> list[dict[str, Any]]:
+def commands(machine: Machine) -> list[Command]:
     """Which commands will work here, and what the others lack."""
     extras, tensorrt, gpu = machine["extras"], machine["tensorrt"], machine["gpu"]
     no_gpu = None if gpu["works"] else f"needs an NVIDIA GPU with its driver ({gpu['reason']})"
@@ -113,7 +115,7 @@ def commands(machine: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"command": name, "works": reason is None, "reason": reason} for name, reason in rows.items()]
 
 
-def find_cpu(cpuinfo: str | None) -> dict[str, Any]:
+def find_cpu(cpuinfo: str | None) -> Cpu:
     """Model, cores and instructions; `cpuinfo` is the text of /proc/cpuinfo, None where there is none."""
     facts: dict[str, str] = {}
     for line in (cpuinfo or "").splitlines():
@@ -133,17 +135,24 @@ def find_cpu(cpuinfo: str | None) -> dict[str, Any]:
     }
 
 
-def find_gpu() -> dict[str, Any]:
+def find_gpu() -> Gpus:
     """GPUs as the CUDA driver tells them."""
-    found = {"devices": []} | probe("gpus")
-    if not found["works"] and re.search("libcuda|nvcuda", found["reason"]):
-        found["reason"] = "no CUDA driver here"
-    elif found["works"] and not found["devices"]:
-        found |= {"works": False, "reason": "the CUDA driver finds no GPU"}
-    return found | {"driver": _driver_version(), "jetson": "jetson" in (_device_tree() or "").lower()}
+    found = probe("gpus")
+    devices, reason = found.get("devices", []), found["reason"]
+    if reason is not None and re.search("libcuda|nvcuda", reason):
+        reason = "no CUDA driver here"
+    elif found["works"] and not devices:
+        reason = "the CUDA driver finds no GPU"
+    return {
+        "devices": devices,
+        "works": found["works"] and bool(devices),
+        "reason": reason,
+        "driver": _driver_version(),
+        "jetson": "jetson" in (_device_tree() or "").lower(),
+    }
 
 
-def probe(*arguments: str) -> dict[str, Any]:
+def probe(*arguments: str) -> Tried:
     """Load something in a separate process: `works`, `reason` if not, and the output of the process."""
     command = [sys.executable, "-P", str(PROBE), *arguments]  # -P: at_infer's files must not shadow packages
     try:
@@ -158,7 +167,7 @@ def probe(*arguments: str) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         return {"works": False, "reason": f"no answer within {TIMEOUT_S} s"}
     if done.returncode == 0:
-        return {"works": True, "reason": None, **json.loads(done.stdout.splitlines()[-1])}
+        return cast("Tried", {"works": True, "reason": None, **json.loads(done.stdout.splitlines()[-1])})
     return {"works": False, "reason": explain(done.returncode, done.stderr)}
 
 
@@ -174,35 +183,37 @@ def explain(returncode: int, stderr: str) -> str:
     return re.sub(r"^\w+(\.\w+)*(Error|Exception|Fail): ", "", lines[-1].strip())[:200]
 
 
-def _flavour(modules: tuple[str, ...]) -> dict[str, Any]:
+def _flavour(modules: tuple[str, ...]) -> Tried:
     """A TensorRT that can really be loaded: bindings may be there without their libraries; and a plan made with it."""
     for module in modules:
         if _has(module):
             found = probe("module", module)
-            return found | ({"plan": probe("plan", module)} if found["works"] else {})
+            if found["works"]:
+                found["plan"] = probe("plan", module)
+            return found
     return {"works": False, "reason": None, "version": None}
 
 
-def _lacking(name: str, extra: dict[str, Any], found: dict[str, Any]) -> str | None:
+def _lacking(name: str, extra: Extra, found: Tried) -> str | None:
     if found["works"]:
         return None
-    return f"{name} cannot be loaded ({found['reason']})" if found["reason"] else str(extra["get"])
+    return f"{name} cannot be loaded ({found['reason']})" if found["reason"] else extra["get"]
 
 
-def _needs(extra: dict[str, Any]) -> str | None:
-    return None if all(extra["packages"].values()) else str(extra["get"])
+def _needs(extra: Extra) -> str | None:
+    return None if all(extra["packages"].values()) else extra["get"]
 
 
-def _provider(machine: dict[str, Any], name: str) -> str | None:
+def _provider(machine: Machine, name: str) -> str | None:
     found = machine["providers"].get(PROVIDERS[name])
     if found is None and name == "rtx":
-        return str(machine["extras"]["rtx-provider"]["get"])
+        return machine["extras"]["rtx-provider"]["get"]
     if found is None:
         return f"not in this build of ONNX Runtime; {GPU_RUNTIME}"
-    return None if found["works"] else str(found["reason"])
+    return None if found["works"] else found["reason"]
 
 
-def _extra(extra: str) -> dict[str, Any]:
+def _extra(extra: str) -> Extra:
     """Versions of the packages of an extra, None for those that are absent."""
     packages = {package: _version(package, modules) for package, modules in EXTRAS[extra].items()}
     get = f"pip install {' '.join(packages)}" if extra == "openvino" else install_extra(extra)  # at-infer has none

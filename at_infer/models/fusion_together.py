@@ -6,20 +6,18 @@ number is formed by the operations of `Fusion`, in their order.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import pairwise
 from weakref import finalize
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from at_infer.models.blame import ACTIVITIES, explain
-from at_infer.models.fusion import Floats, Fusion, fuse_parts, part_divisor
+from at_infer.models.fusion import Floats, Fusion, fuse_parts
+from at_infer.models.live_step import LiveStep, run
 from at_infer.models.row_sums import row_sums
-from at_infer.models.running_sums import PHASES, Operation, RunningSums, SummedColumns
-from at_infer.models.view_sums import ACTIVITY_VIEWS, LARGEST
-from at_infer.models.views import ACTIVITY_AT, AHEAD, FLOOR, LEVEL_STEP, NEXT, NEXT_AT, VIEWS, MovingMeans
+from at_infer.models.running_sums import PHASES, RunningSums, SummedColumns
+from at_infer.models.views import AHEAD, LEVEL_STEP, MovingMeans
 
 Places = NDArray[np.int64]
 Ring = tuple[RunningSums | None, int, int]
@@ -31,7 +29,6 @@ FEW_ROWS = 4
 """Up to this many rows of a series are worked on one by one."""
 PAST = 32
 """Rows of a ring of scaled values: predictions look back at fewer, and the length must divide `PHASES`."""
-SHAPE = VIEWS.index("shape")
 
 
 class Together:
@@ -114,7 +111,7 @@ class Steady:
         """What frees the place of a series that nobody has any more."""
         self.entered: dict[int, int] = {}
         """Number of the row that each series came with."""
-        self.work: dict[int, _Work] = {}
+        self.work: dict[int, LiveStep] = {}
         """By the number of series."""
 
     @property
@@ -198,7 +195,7 @@ class Steady:
         """The next row (S,3F) or (S,2F) of each of some series -> rows (S,C)."""
         work = self.work.get(len(rows))
         if work is None:
-            work = self.work[len(rows)] = _Work(self, len(rows))
+            work = self.work[len(rows)] = LiveStep(self, len(rows))
         numbers = [fusion.number for fusion in fusions]
         if len(rows) == 1:
             np.add(self.table[:, numbers[0] % PHASES, None], fusions[0].place * self.rows, work.at)
@@ -222,83 +219,3 @@ class Steady:
             return score
         roots, activity = [root.swapaxes(0, 1) for root in work.roots], work.activity.swapaxes(0, 1)
         return np.concatenate([score, *explain(roots, logs, activity, score)], axis=1)
-
-
-class _Work:
-    """Arrays of one step of some series, and the operations on them: without a call to make an array, or a part of one.
-
-    They are those of `SeriesViews.add` and `Fusion.score_views`, on arrays (...,S,F).
-    """
-
-    def __init__(self, steady: Steady, series: int) -> None:
-        def room(*shape: int) -> Floats:
-            return np.empty((*shape, series, steady.features), np.float32)
-
-        self.at = np.empty((len(steady.table), series), np.int64)
-        reads = steady.known[-1].stop
-        self.reads, self.writes = self.at[:reads], self.at[reads:]
-        self.known, self.new, views = room(reads), room(len(self.writes)), room(len(VIEWS))
-        inner, outer = (self.new[part] for part in steady.new)
-        sums_shape = len(steady.inner.groups) > 1
-        self.level, x, errors = self.known[0], self.new[0], views[NEXT_AT:ACTIVITY_AT]
-        self.residual = inner[0] if sums_shape else room()
-        self.given = [x, self.residual, *([] if sums_shape else [views[SHAPE]])]
-        """Where the parts of a row go."""
-        adding, sums = steady.inner.prepare(self.known[steady.known[0]], inner)
-        (activity_sum,), activity, width = sums[-1], room(2), np.float32(steady.inner.groups[-1].widths[0])
-        self.before_level: list[Operation] = [
-            *_predict(self.known[steady.lags], x, steady, errors),
-            (np.square, (errors, inner[sums_shape : sums_shape + 2])),
-            *adding,
-            *(_shape(steady.inner.groups[0], sums[0], self.residual, views) if sums_shape else []),
-            (np.divide, (activity_sum, width, activity)),
-            (np.add, (activity, FLOOR, activity)),
-            (np.log, (activity, views[ACTIVITY_AT:-1])),
-        ]
-        count = steady.count
-        squares, signed = outer[:count], []
-        if steady.explain:
-            signed = [(np.positive, (squares[ACTIVITY_VIEWS], outer[count : steady.outer.groups[0].size]))]
-        adding, (sums_of_squares,) = steady.outer.prepare(self.known[steady.known[1]], outer)
-        self.activity = sums_of_squares[0][count:]
-        self.roots = roots = room(steady.widths, count)
-        total = np.empty(roots.shape, np.float32)
-        self.parts = np.empty((steady.widths * count, series), np.float32)
-        divisors = part_divisor(np.array(steady.outer.groups[0].widths, np.float32), steady.features)
-        divisor = np.repeat(divisors, count)[:, None]
-        self.behind_level: list[Operation] = [
-            (np.subtract, (self.residual, self.level, views[-1])),
-            (np.subtract, (views[:count], steady.centre, squares)),
-            (np.multiply, (squares, steady.weight, squares)),
-            *signed,
-            (np.square, (squares, squares)),
-            (partial(np.minimum, out=squares), (squares, LARGEST)),
-            *adding,
-            *((np.sqrt, (of_width[:count], root)) for of_width, root in zip(sums_of_squares, roots, strict=True)),
-            (np.add.accumulate, (roots, -1, None, total)),  # feature by feature
-            (np.divide, (total[..., -1].reshape(self.parts.shape), divisor, self.parts)),
-        ]
-
-
-def _shape(group: SummedColumns, sums: list[Floats], residual: Floats, views: Floats) -> Iterator[Operation]:
-    """Residuals without the mean of those before them."""
-    (total,), mean = sums, np.empty_like(residual)
-    yield np.divide, (total[0], np.float32(group.widths[0]), mean)
-    yield np.subtract, (residual, mean, views[SHAPE])
-
-
-def _predict(past: Floats, x: Floats, steady: Steady, errors: Floats) -> Iterator[Operation]:
-    """Errors (2,S,F) of both predictions, from rows before (lags,S,F), as `prediction_errors` forms them."""
-    terms = np.empty((len(NEXT) + 1, *errors.shape), np.float32)
-    by_lag, *others = past.strides
-    shape, strides = (len(NEXT), *errors.shape), (by_lag, (AHEAD[0] - NEXT[0]) * by_lag, *others)
-    seen: Floats = as_strided(past[NEXT[0] - 1 :], shape, strides)
-    yield np.subtract, (x, steady.intercepts, terms[0])
-    yield np.multiply, (seen, steady.coefficients, terms[1:])
-    yield np.subtract.reduce, (terms, 0, None, errors)
-
-
-def run(operations: list[Operation]) -> None:
-    """One after the other."""
-    for function, arrays in operations:
-        function(*arrays)

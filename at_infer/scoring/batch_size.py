@@ -9,7 +9,6 @@ from at_infer.models.metadata import Metadata
 
 BATCH_SIZES = (8, 16, 32)  # more was never faster on a CPU, and takes memory
 DEFAULT_BATCH = 8
-LAST_ROWS_BATCH = 64  # of windows whose last row alone is reconstructed: little work, and the last step likes many rows
 PROBE_WINDOWS = 2_000  # with fewer windows than this to score, looking for the best batch costs more than it brings
 
 

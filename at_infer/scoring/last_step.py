@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
 from at_infer.config import ScoreConfig, split_delay
+from at_infer.engines import Engine
 from at_infer.models import fusion
 from at_infer.models.criterion import view_statistics
 from at_infer.models.fusion_together import Together
@@ -12,7 +13,10 @@ from at_infer.models.views import LEVEL_STEP
 from at_infer.scoring.missing import SETTLE
 from at_infer.scoring.options import ScoreOptions
 from at_infer.scoring.settings import Finisher, add_one_by_one
-from at_infer.scoring.windows import Floats, MovingMean
+from at_infer.scoring.windows import Floats, MovingMean, WindowLayout
+
+LAST_ROWS_BATCH = 64
+"""Windows per batch if the engine `runs_last`: that is little work, and the last step likes many rows."""
 
 
 class LastStep(TypedDict):
@@ -67,6 +71,13 @@ def needs_live_rows(known: Metadata, config: ScoreConfig, options: ScoreOptions)
     if config.mode != "fusion" or options.align != "last":
         return False
     return view_statistics(known).live_shape == "past"
+
+
+def runs_last(
+    engine: Engine, layout: WindowLayout, known: Metadata, config: ScoreConfig, options: ScoreOptions
+) -> bool:
+    """Is the last row of each window all that the engine reconstructs?"""
+    return needs_live_rows(known, config, options) and layout.delay == 0 and engine.has_last
 
 
 def look_ahead(known: Metadata, config: ScoreConfig, options: ScoreOptions, delay: int) -> int:

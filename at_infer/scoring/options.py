@@ -156,7 +156,8 @@ class EngineOptions(Config):
 
     provider: Provider = "cpu"
     threads: int | None = None
-    """CPU threads of the engine; None: all."""
+    """CPU threads of the engine; None: all. Of several, mode `fusion` uses one for its last step if the network is
+    small."""
     batch_size: int | None = None
     """Windows per batch; None: chosen by a short measurement."""
 

@@ -24,8 +24,8 @@ from at_infer.models.criterion import (
 from at_infer.models.metadata import Metadata
 from at_infer.models.spacing import MAX_GAP, Clock, Spacing, Times, choose_grid, grid_max_gap
 from at_infer.scoring.asked_score import asked_score, check_outputs
-from at_infer.scoring.batch_size import LAST_ROWS_BATCH, choose_batch_size, windows_per_s
-from at_infer.scoring.last_step import has_onset, last_step, look_ahead, needs_live_rows
+from at_infer.scoring.batch_size import choose_batch_size, windows_per_s
+from at_infer.scoring.last_step import LAST_ROWS_BATCH, has_onset, last_step, look_ahead, needs_live_rows, runs_last
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.rows import RowScorer
 from at_infer.scoring.series import Bools
@@ -93,6 +93,7 @@ class Scorer:
             )
             check_outputs(self.engine, self.metadata, self.config, self.options)
             self._needs_live_rows = needs_live_rows(self.metadata, self.config, self.options)
+            self._runs_last = runs_last(self.engine, self.layout, self.metadata, self.config, self.options)
             self.grid = choose_grid(self.options.interval, self.options.resample, self.metadata.grid)
             if self.spacing is None and self.options.max_gap:
                 raise ConfigError(
@@ -229,11 +230,6 @@ class Scorer:
         if self._runs_last:
             return LAST_ROWS_BATCH
         return choose_batch_size(self.engine, self.metadata, rows // self.layout.stride)
-
-    @property
-    def _runs_last(self) -> bool:
-        """Is the last row of each window all that is reconstructed?"""
-        return self._needs_live_rows and self.layout.delay == 0 and self.engine.has_last
 
     def engine_rows_per_s(self, batch_size: int) -> float:
         """Speed of the engine alone."""

@@ -19,6 +19,8 @@ from benchmarks.reproduce.sources import KEYS
 from training.checkpoint import Checkpoint
 from training.data import DataConfig, TrainingData, load
 from training.loop import Progress, fit
+from training.resume import StateFile
+from training.task import TrainingTask
 
 SIZES: dict[str, dict[str, Any]] = {
     "full": {"width": 512, "heads": 8, "layers": 3, "learning_rate": 1e-4, "epochs": 10},
@@ -100,10 +102,10 @@ def trained(training: Training, folder: Path, work: Path) -> Checkpoint:
     data = features(folder, training.window, training.stride, training.early_stopping)
     resume_path = path.with_suffix(".resume.pt")
     print(f"training {path.stem}: {len(data.train.starts)} windows", file=sys.stderr, flush=True)
-    checkpoint = fit(
-        data,
-        network_config(training, len(data.columns)),
-        replace(
+    task = TrainingTask(
+        data=data,
+        model=network_config(training, len(data.columns)),
+        train=replace(
             PRESETS["paper"].train,
             strategy=training.strategy,
             discrepancy=training.discrepancy,
@@ -113,11 +115,9 @@ def trained(training: Training, folder: Path, work: Path) -> Checkpoint:
             stride=training.stride,
             seed=training.seed,
         ),
-        ScoreConfig(mode="published"),
-        resume_path=resume_path,
-        resume=True,
-        observe=_show,
     )
+    kept = StateFile(resume_path, resume=True)
+    checkpoint = fit(task, ScoreConfig(mode="published"), kept=kept, observe=_show)
     checkpoint.save(path)
     resume_path.unlink(missing_ok=True)
     return checkpoint

@@ -22,7 +22,7 @@ from at_infer.live.lines import Block, PipedLines
 from at_infer.live.options import WatchOptions
 from at_infer.live.rows import RowReader
 from at_infer.live.scorer import StreamScorer
-from at_infer.live.watch import Watch
+from at_infer.live.watch import LoopParts, Watch
 from at_infer.scoring.options import ScoreOptions
 from tests.checkpoints import WINDOW, checkpoint
 from tests.conftest import Answer
@@ -191,7 +191,7 @@ def test_dropped_series_are_said(tmp_path):
 @pytest.mark.parametrize(("expected", "share", "said"), [(0.01, 0.2, True), (0.01, 0.04, False), (None, 1.0, False)])
 def test_many_more_anomalies_than_the_threshold_was_made_for_are_said_once(tmp_path, expected, share, said):
     records = [record(101 if i % 100 < 100 * share else 0) for i in range(2500)]
-    run = Run(as_lines(records), tmp_path, expected_share=expected)
+    run = Run(as_lines(records), tmp_path, parts=LoopParts(expected_share=expected))
     assert len(run.said) == said
     if said:
         assert re.match(

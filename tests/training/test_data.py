@@ -332,6 +332,7 @@ own_memory()  # as commands do
 from benchmarks.peak_memory import peak_mb
 from training.data import DataConfig, load
 from training.loop import fit
+from training.task import TrainingTask
 from at_infer.config import ModelConfig, ScoreConfig, TrainConfig
 
 def run(name, share):
@@ -339,7 +340,7 @@ def run(name, share):
     loaded = peak_mb()
     data = load(DataConfig(source=name, validation=share), window=100, stride=1)
     model = ModelConfig(features=8, window=100, width=8, heads=2, layers=1, feed_forward=8)
-    fit(data, model, TrainConfig(max_steps=1), ScoreConfig())
+    fit(TrainingTask(data=data, model=model, train=TrainConfig(max_steps=1)), ScoreConfig())
     return loaded, peak_mb()
 
 run("small.parquet", 0.1)

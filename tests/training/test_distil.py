@@ -19,6 +19,7 @@ from training.distil import Distillation
 from training.disturbed import disturb
 from training.loop import fit
 from training.parent import Parent
+from training.task import TrainingTask
 
 MODEL = ModelConfig(features=2, window=10, width=24, heads=2, layers=2, feed_forward=24, padding="circular")
 TRAIN = TrainConfig(max_steps=60, batch_size=8, learning_rate=1e-2)
@@ -40,7 +41,7 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Parent:
     waves = pl.DataFrame({"a": np.sin(t / 4) + noise[0], "b": 5 + 2 * np.cos(t / 6) + noise[1]})
     waves.write_parquet(folder / "data.parquet")
     data = load(DataConfig(source=str(folder / "data.parquet")), window=MODEL.window, stride=1)
-    fit(data, MODEL, TRAIN, ScoreConfig()).save(folder / "teacher.pt")
+    fit(TrainingTask(data=data, model=MODEL, train=TRAIN), ScoreConfig()).save(folder / "teacher.pt")
     return Parent.load(folder / "teacher.pt")
 
 

@@ -22,6 +22,8 @@ from training.checkpoint import Checkpoint, write_tensors
 from training.data import TrainingData
 from training.loop import Progress, fit
 from training.model import AnomalyTransformer
+from training.resume import StateFile
+from training.task import TrainingTask
 
 MODEL = ModelConfig(features=2, window=10, width=8, heads=2, layers=2, feed_forward=8)
 TRAIN = replace(PRESETS["paper"].train, epochs=3, batch_size=4, learning_rate=1e-2)  # 24 windows: 6 steps an epoch
@@ -34,8 +36,22 @@ def data(make_data: MakeData) -> TrainingData:
     return make_data()
 
 
-def trained(data: TrainingData, train: TrainConfig = TRAIN, **options: Any) -> Checkpoint:
-    return fit(data, MODEL, train, options.pop("score", SCORE), **options)
+def task_of(data: TrainingData, train: TrainConfig, model: ModelConfig = MODEL, **where: str) -> TrainingTask:
+    return TrainingTask(data=data, model=model, train=train, **where)
+
+
+def trained(
+    data: TrainingData,
+    train: TrainConfig = TRAIN,
+    score: ScoreConfig = SCORE,
+    resume_path: Path | None = None,
+    *,
+    resume: bool = False,
+    device: str = "cpu",
+    **options: Any,
+) -> Checkpoint:
+    kept = None if resume_path is None else StateFile(resume_path, resume)
+    return fit(task_of(data, train, device=device), score, kept=kept, **options)
 
 
 _whole: dict[str, Checkpoint] = {}
@@ -167,8 +183,8 @@ def test_evaluations_that_are_steps_apart_see_some_windows_of_a_long_validation_
     data: TrainingData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "MOST_EVALUATED", 3)
-    one = loop._Run(data, MODEL, IN_STEPS, "cpu", None, None)
-    all_of_them = loop._Run(data, MODEL, TRAIN, "cpu", None, None)
+    one = loop._Run(task_of(data, IN_STEPS), None)
+    all_of_them = loop._Run(task_of(data, TRAIN), None)
     assert one.evaluated_starts.tolist() == data.validation.starts[[0, 2, 5]].tolist()
     assert all_of_them.evaluated_starts.tolist() == data.validation.starts.tolist()
 
@@ -420,8 +436,9 @@ def test_resume_refuses_other_data_and_other_settings(
     kept = path.read_bytes()
 
     def refused(other_data: TrainingData = data, model: ModelConfig = MODEL, **changes: Any) -> str:
+        task = task_of(other_data, replace(TRAIN, max_steps=3, **changes), model)
         with pytest.raises(CheckpointError) as error:
-            fit(other_data, model, replace(TRAIN, max_steps=3, **changes), SCORE, resume_path=path, resume=True)
+            fit(task, SCORE, kept=StateFile(path, resume=True))
         assert path.read_bytes() == kept
         return str(error.value)
 
@@ -504,7 +521,7 @@ def test_a_layer_that_does_not_exist_is_refused(data: TrainingData) -> None:
 
 def test_a_network_that_does_not_fit_into_memory_is_refused(data: TrainingData) -> None:
     with pytest.raises(ConfigError, match=r"out of memory; lower `batch_size` \(4\), `width` or `window`"):
-        fit(data, replace(MODEL, width=2**20), TRAIN, SCORE)
+        fit(task_of(data, TRAIN, replace(MODEL, width=2**20)), SCORE)
 
 
 @pytest.mark.gpu

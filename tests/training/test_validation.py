@@ -28,8 +28,9 @@ from training.checkpoint import Checkpoint
 from training.discrepancy import association_discrepancy
 from training.loop import fit
 from training.model import AnomalyTransformer
+from training.task import TrainingTask
 from training.validation import measure_validation
-from training.validation_rows import live_spans, most_live_rows, spans
+from training.validation_rows import CoveredRows, ScoredNetwork, live_spans, most_live_rows, spans
 from training.window_scores import measure_normal, window_parts, window_scores
 
 
@@ -45,15 +46,8 @@ def test_every_row_is_scored_as_the_last_of_its_window_within_its_series(smooth:
     network = AnomalyTransformer(ModelConfig(features=2, window=6, width=8, heads=2, layers=1, feed_forward=8)).eval()
     values, discrepancy = torch.randn(40, 2), DiscrepancyConfig()
     starts, series_rows = np.array([3, 9, 12, 20, 26, 32]), [15, 18]  # rows 3 to 17 and 20 to 37
-    measured = measure_validation(
-        network,
-        values,
-        starts,
-        series_rows,
-        discrepancy=discrepancy,
-        score=ScoreConfig(mode="reconstruction", smooth=smooth),
-        ratio=0.1,
-    )
+    scored = ScoredNetwork(network, discrepancy, ScoreConfig(mode="reconstruction", smooth=smooth))
+    measured = measure_validation(scored, CoveredRows(values, starts, series_rows), ratio=0.1)
     found, normal = measured.records[1], measured.normal
     expected: dict[str, list[float]] = {}
     for first, end in ((3, 18), (20, 38)):
@@ -174,7 +168,8 @@ def test_a_trained_model_flags_the_share_of_normal_rows_that_its_threshold_was_m
     shape = {"features": 2, "window": 20, "width": 16, "heads": 2, "layers": 1, "feed_forward": 16}
     model = ModelConfig(**shape, padding="circular")  # for which the last row of a window is the hardest
     data = make_data(frame.head(8_000), window=20)
-    trained = fit(data, model, replace(PRESETS["paper"].train, epochs=6, learning_rate=3e-3), PLAIN, ratio=0.05)
+    train = replace(PRESETS["paper"].train, epochs=6, learning_rate=3e-3)
+    trained = fit(TrainingTask(data=data, model=model, train=train), PLAIN, ratio=0.05)
     export_model(trained, "0" * 64, tmp_path, ExportConfig(engine="none"))
     engine, normal = tmp_path / "model.onnx", frame.tail(4_000)
     causal = plain_score(normal, engine=engine, align="last", delay=0)
