@@ -8,6 +8,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -23,8 +24,8 @@ Say = Callable[[str], None]
 
 ANSWER_S = 9.0  # for a first answer: who does not give one is no Ray cluster
 CONNECT_S = 60.0  # for one that has answered: on a busy machine it starts a process for every client
-CLIENT_STARTS = 3  # that may fail on a busy machine before it is said
-NOT_STARTED = "Starting Ray client server failed"  # the process for this client; a second one starts on another port
+NOT_STARTED = "Initialization failure from server"  # of a cluster that has answered, but is not yet ready for clients
+CLIENT_PAUSES_S = (0.5, 2.0, 6.0)  # before it is asked again: on a busy machine it takes seconds to become ready
 OBJECT_STORE_BYTES = 80 << 20  # what passes between processes is small: rows are read and written by the workers
 
 
@@ -179,14 +180,17 @@ def _connect(ray: Any, address: str) -> None:
             f"{address}: the cluster requires a token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN, "
             f"as printed by ray get-auth-token on the cluster"
         )
-    for last in [*[False] * CLIENT_STARTS, True]:
+    for pause_s in [*CLIENT_PAUSES_S, None]:
         try:
             _in_time(lambda: ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL))
             return
         except Exception as error:  # Ray raises ConnectionError, RuntimeError, gRPC's own and others
-            if NOT_STARTED in str(error) and not last:
+            not_started = NOT_STARTED in str(error)
+            if not_started and pause_s is not None:
+                time.sleep(pause_s)
                 continue
-            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            # It sends a traceback, whose last line is the error.
+            reason = last_line(error) if not_started else " ".join(str(error).split())[:200] or type(error).__name__
             raise ClusterError(f"{address}: no Ray cluster can be reached ({reason}); {advice}") from None
 
 
@@ -278,5 +282,13 @@ def head_address(ray: Any) -> str | None:
 
 def first_line(error: Exception) -> str:
     """What an error of Ray says, without the advice and traces below."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines or [type(error).__name__])[0][:300]
+    return _lines(error)[0][:300]
+
+
+def last_line(error: Exception) -> str:
+    """What an error says that ends with the traceback of another process."""
+    return _lines(error)[-1][:300]
+
+
+def _lines(error: Exception) -> list[str]:
+    return [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
