@@ -1,4 +1,4 @@
-"""The metrics of vus, TSB-AD and aeon, in a Python that has them; benchmarks/metric_peers.py asks for them.
+"""The metrics of vus, TSB-AD, aeon and tadpak, in a Python that has them; benchmarks/metric_peers.py asks for them.
 
     python benchmarks/metric_worker.py FILE.npz
 
@@ -17,6 +17,7 @@ from aeon.benchmarking.metrics.anomaly_detection import (
     range_recall,
     range_roc_vus_score,
 )
+from tadpak.pak import pak
 from TSB_AD.evaluation.affiliation.generics import convert_vector_to_events
 from TSB_AD.evaluation.affiliation.metrics import pr_from_events
 from TSB_AD.evaluation.basic_metrics import basic_metricor, generate_curve
@@ -62,6 +63,11 @@ def main() -> None:
             "pa_f1": grader.metric_PointF1PA(labels, scores, preds=alarms),
         }
 
+    def adjusted_from_k() -> dict[str, float]:
+        adjusted = [pak(scores, labels, float(given["threshold"]), k) > 0 for k in range(101)]
+        f1 = [2 * (one & (labels > 0)).sum() / (one.sum() + labels.sum()) for one in adjusted]
+        return {"pa_k_f1_area": np.trapezoid(f1, dx=0.01)} | {f"pa_{k}_f1": f1[k] for k in (20, 50)}
+
     asked: dict[str, Callable[[], dict[str, float]]] = {
         "VUS of its authors": as_published,
         "VUS of TSB-AD": of_tsb_ad,
@@ -69,6 +75,7 @@ def main() -> None:
         "affiliation of TSB-AD": affiliated,
         "ranges of aeon": ranges,
         "rows of TSB-AD": by_row,
+        "PA%K of tadpak": adjusted_from_k,
     }
     ranges()
     answer = {}

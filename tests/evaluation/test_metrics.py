@@ -120,6 +120,25 @@ def test_rates_are_those_of_a_roc_curve(pair: tuple[np.ndarray, np.ndarray]) -> 
     assert found["fpr"] == pytest.approx(alarms[~labels].mean())
 
 
+# What tadpak 0.3.3, by the authors of PA%K, answers for example(seed) and scores > 1.5: the area over K = 0, 1, ..., 100
+# of the F1 of its alarms, and F1 at K = 0, 20, 50 and 100. `benchmarks.metric_peers` asks it
+# again.
+TADPAK = [
+    (0, 0.411504984511, (0.834782608696, 0.646464646465, 0.282051282051, 0.282051282051)),
+    (1, 0.532825639823, (0.855855855856, 0.855855855856, 0.382165605096, 0.382165605096)),
+    (2, 0.430257002651, (0.776595744681, 0.776595744681, 0.296296296296, 0.296296296296)),
+    (3, 0.452557007965, (0.781250000000, 0.607142857143, 0.316546762590, 0.316546762590)),
+]
+
+
+@pytest.mark.parametrize(("seed", "area", "f1"), TADPAK)
+def test_pa_k_agrees_with_tadpak(seed: int, area: float, f1: tuple[float, ...]) -> None:
+    labels, scores = example(seed)
+    truth, alarms = runs(labels), runs(scores > 1.5)
+    assert pa_k_f1(truth, alarms)[[0, 20, 50, 100]].tolist() == pytest.approx(f1, abs=1e-11)
+    assert pa_k_area(truth, alarms)["pa_k_f1_area"] == pytest.approx(area, abs=1e-11)
+
+
 @given(pairs())
 def test_pa_k_adjusts_what_is_flagged_by_more_than_k_percent(pair: tuple[np.ndarray, np.ndarray]) -> None:
     labels, alarms = pair
