@@ -96,3 +96,30 @@ def affiliation(predicted: np.ndarray, labels: np.ndarray, grid: int = 32) -> tu
         else:
             recalls.append(0.0)
     return float(np.mean(precisions)) if precisions else 0.0, float(np.mean(recalls))
+
+
+def areas_of_tsb_ad(scores: np.ndarray, labels: np.ndarray, width: int) -> tuple[float, float]:
+    """ROC and PR area for one buffer as TSB-AD 1.5 has it: not what the authors of VUS and aeon have.
+
+    The edge behind an anomaly is a row longer, soft labels count as anomalous rows only where they are flagged, and the
+    PR area is one of steps.
+    """
+    soft, half, ranges = labels.astype(float), width // 2, list[list[int]]()
+    for first, last in segments(labels):
+        before, behind = max(first - half, 0), min(last + half, len(labels) - 1)
+        for row in [*range(before, first), *range(last + 1, behind + 1)]:
+            soft[row] += np.sqrt(1 - max(first - row, row - last) / width)
+        if ranges and ranges[-1][1] >= before:
+            ranges[-1][1] = behind
+        else:
+            ranges.append([before, behind])
+    soft = np.minimum(soft, 1)
+    thresholds = np.sort(scores)[::-1][np.linspace(0, len(scores) - 1, 250).astype(int)]
+    predicted = (scores >= thresholds[:, None]).astype(float)
+    hits, of_edges = predicted @ soft, predicted @ np.where(labels, 0, soft)
+    positives = labels.sum() + of_edges / 2
+    seen = np.mean([predicted[:, first : last + 1].any(axis=1) for first, last in ranges], axis=0)
+    tpr = np.concatenate([[0], np.minimum(hits / positives, 1) * seen, [1]])
+    fpr = np.concatenate([[0], (predicted.sum(axis=1) - hits) / (len(labels) - positives), [1]])
+    pr = np.diff(tpr)[:-1] @ (hits / predicted.sum(axis=1))
+    return float(np.trapezoid(tpr, fpr)), float(pr)
