@@ -1,4 +1,4 @@
-"""What the floor inside the logarithms of AssDis does to mode `paper`, of a trained and of an untrained network."""
+"""What the floor inside the logarithms of AssDis does to mode `paper`: untrained, trained with it and without it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +21,12 @@ from benchmarks.reproduce.tables import TABLES, training_of
 from benchmarks.reproduce.trainings import Training, features, network_config, trained
 from training.model import AnomalyTransformer
 
-NETWORKS = ("untrained", "trained")
+NETWORKS: dict[str, HeadRule | None] = {
+    "untrained": None,
+    "trained": "paper",
+    "trained with exact logarithms": "exact",
+}
+"""And the rule of their trainings."""
 SCORES: tuple[tuple[str, ScoreMode, HeadRule], ...] = (
     ("published", "published", "paper"),
     ("paper, floor of 1e-8", "paper", "paper"),
@@ -30,12 +35,12 @@ SCORES: tuple[tuple[str, ScoreMode, HeadRule], ...] = (
 
 
 def run_floor(dataset: str, training: Training, seeds: Sequence[int], data: Path, work: Path) -> dict[str, Any]:
-    """Both networks of every seed, by either rule; the threshold comes from validation scores."""
+    """The networks of every seed, by either rule; the threshold comes from validation scores."""
     folder = prepare(dataset, data, work)
     truth, ratio = Truth.read(folder), paper.ratio_of(dataset)
     rows = []
-    for kind in NETWORKS:
-        of_seeds = [_outputs(kind, replace(training, seed=seed), folder, work) for seed in seeds]
+    for kind, trained_by in NETWORKS.items():
+        of_seeds = [_outputs(trained_by, replace(training, seed=seed), folder, work) for seed in seeds]
         agreement = np.mean(
             [rank_correlation(*(one[rule][1].discrepancy[rule].mean(0) for rule in one)) for one in of_seeds]
         )
@@ -74,11 +79,13 @@ def rank_correlation(a: Floats, b: Floats) -> float:
     return float(np.corrcoef(first, second)[0, 1])
 
 
-def _outputs(kind: str, training: Training, folder: Path, work: Path) -> dict[HeadRule, tuple[Outputs, Outputs]]:
-    """Of validation and test rows, by either rule."""
+def _outputs(
+    trained_by: HeadRule | None, training: Training, folder: Path, work: Path
+) -> dict[HeadRule, tuple[Outputs, Outputs]]:
+    """Of validation and test rows, by either rule; None is not trained."""
     data = features(folder, training.window)
-    if kind == "trained":
-        network = trained(training, folder, work).network()
+    if trained_by is not None:
+        network = trained(replace(training, head_rule=trained_by), folder, work).network()
     else:
         torch.manual_seed(training.seed)
         network = AnomalyTransformer(network_config(training, len(data.columns))).eval()

@@ -142,8 +142,8 @@ def _floor(datasets: dict[str, Any]) -> Iterator[str]:
     yield "## The floor inside the logarithms of AssDis\n\n`python -m benchmarks.reproduce floor`\n"
     yield paragraph(
         "P underflows. It is clamped to at least 1e-8 inside the logarithm (`--head-rule paper`), or log P is computed "
-        "from sigma without a floor (`--head-rule exact`). Networks are trained with the floor. The rank correlation "
-        "is that of AssDis with and without it."
+        "from sigma without a floor (`--head-rule exact`). Networks are trained with the floor, unless the line says "
+        "otherwise. The rank correlation is that of AssDis with and without it."
     )
     for dataset, found in datasets.items():
         yield f"### The floor inside the logarithms of AssDis: {NAMES.get(dataset, dataset)}\n"
