@@ -26,6 +26,8 @@ Floats = NDArray[np.float32]
 Score = Callable[[Floats], Floats]
 """Consecutive rows (rows, F) -> scores (rows,)."""
 
+WINDOW = 100
+"""Of the networks beside them; it does not change which rows belong to which part."""
 MOVING_AVERAGE_ROWS = 51
 VAR_LAGS = 5
 LSTM_HIDDEN, LSTM_WINDOW, LSTM_EPOCHS = 64, 100, 5
@@ -173,7 +175,9 @@ def run_baselines(dataset: str, data: Path, work: Path) -> dict[str, Any]:
         rows.append(
             {"variant": name, "most_rows": method.most_rows, "figures": {k: round(v, 2) for k, v in found.items()}}
         )
-    return {"ratio": ratio, "test": truth.describe(), "rows": rows}
+    data_ = features(folder, WINDOW)
+    split = {"train": data_.train.rows, "validation": data_.validation.rows}
+    return {"ratio": ratio, "split": split, "test": truth.describe(), "rows": rows}
 
 
 def _scores(name: str, method: Method, dataset: str, folder: Path, work: Path) -> tuple[Floats, Floats]:
@@ -199,7 +203,7 @@ def _scores(name: str, method: Method, dataset: str, folder: Path, work: Path) -
 
 def _parts(folder: Path) -> tuple[Floats, Floats, Floats]:
     """Scaled rows to learn from, to find the threshold on, and to judge."""
-    data = features(folder, 100)
+    data = features(folder, WINDOW)
     rows = pl.read_parquet(folder / "test.parquet").drop(*KEYS, "label").to_numpy().astype(np.float32)
     mean, scale = (np.asarray(v, np.float32) for v in (data.scaler.mean, data.scaler.scale))
     test = (rows - mean) / scale

@@ -21,7 +21,7 @@ from benchmarks.reproduce.measures import Floats, Truth
 from benchmarks.reproduce.outputs import BATCH, scored
 from benchmarks.reproduce.sources import KEYS, prepare
 from benchmarks.reproduce.tables import STRATEGIES, TABLES, size_in_words, training_of
-from benchmarks.reproduce.trainings import trained
+from benchmarks.reproduce.trainings import split_of, trained
 from training.model import AnomalyTransformer
 from training.validation_rows import one_per_row
 
@@ -48,6 +48,7 @@ def run_curves(dataset: str, size: str, seeds: Sequence[int], data: Path, work: 
     return {
         "size": size_in_words(size),
         "seeds": list(seeds),
+        "split": split_of(training, folder, work),
         "test": truth.describe(),
         "rows": [{"variant": name, "figures": {key: found[key] for key in AREAS}} for name, found in roc.items()],
         "roc": roc,

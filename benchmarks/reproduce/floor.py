@@ -18,7 +18,7 @@ from benchmarks.reproduce.measures import Floats, Truth, chance, mean, measure, 
 from benchmarks.reproduce.outputs import Outputs, window_outputs
 from benchmarks.reproduce.sources import KEYS, prepare
 from benchmarks.reproduce.tables import TABLES, training_of
-from benchmarks.reproduce.trainings import Training, features, network_config, trained
+from benchmarks.reproduce.trainings import Training, features, network_config, split_of, trained
 from training.model import AnomalyTransformer
 
 NETWORKS: dict[str, HeadRule | None] = {
@@ -61,6 +61,7 @@ def run_floor(dataset: str, training: Training, seeds: Sequence[int], data: Path
         "layers": training.layers,
         "epochs": training.epochs,
         "seeds": list(seeds),
+        "split": split_of(training, folder, work),
         "test": truth.describe(),
         "ratio": ratio,
         "chance": chance(truth, ratio),

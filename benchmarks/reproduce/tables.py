@@ -17,7 +17,7 @@ from benchmarks.reproduce import paper
 from benchmarks.reproduce.measures import Figures, Floats, Truth, chance, contrast, mean, measure, spread
 from benchmarks.reproduce.outputs import Scored, scored
 from benchmarks.reproduce.sources import prepare, ucr_series
-from benchmarks.reproduce.trainings import SIZES, Training
+from benchmarks.reproduce.trainings import SIZES, Training, split_of
 
 Line = Literal["ratio", "delta", "gap", "gap-log", "leaking"]
 CRITERION: tuple[ScoreMode, ...] = ("published", "paper")
@@ -117,17 +117,20 @@ def run_table(name: str, dataset: str, size: str, seeds: Sequence[int], data: Pa
     folder = prepare(dataset, data, work)
     truth, ratio = Truth.read(folder), paper.ratio_of(dataset)
     rows = []
+    split = split_of(training_of(TABLES[name].variants[0], dataset, size, seeds[0]), folder, work)
     for variant in TABLES[name].variants:
         of_seeds = [scored(training_of(variant, dataset, size, seed), folder, work) for seed in seeds]
+        its_own = split_of(of_seeds[0].training, folder, work)
         for mode in variant.modes:
             row = {"variant": label_of(variant, size), "mode": mode, "changes": changes(variant, size)}
+            row |= {} if its_own == split else {"split": its_own}
             try:
                 found = [figures_of(one, variant, mode, truth, dataset) for one in of_seeds]
                 rows.append(row | {"figures": mean(found), "spread": spread(found)})
             except ConfigError as error:  # no such threshold for this data set or these scores: the table says why
                 why = str(error).removeprefix("threshold: ").partition(";")[0]
                 rows.append(row | {"figures": None, "spread": None, "why": why})
-    return _entry(size, seeds, truth) | {"ratio": ratio, "chance": chance(truth, ratio), "rows": rows}
+    return _entry(size, seeds, truth, split) | {"ratio": ratio, "chance": chance(truth, ratio), "rows": rows}
 
 
 def run_contrast(dataset: str, size: str, seeds: Sequence[int], data: Path, work: Path) -> dict[str, Any]:
@@ -139,7 +142,8 @@ def run_contrast(dataset: str, size: str, seeds: Sequence[int], data: Path, work
         of_seeds = [scored(training_of(variant, dataset, size, seed), folder, work) for seed in seeds]
         found = [contrast(one.test.adjacent_weights(), truth.labels) for one in of_seeds]
         rows.append({"variant": variant.label, "figures": _mean_of(found, 4), "spread": spread(found)})
-    return _entry(size, seeds, truth) | {"rows": rows}
+    split = split_of(training_of(CONTRASTS[0], dataset, size, seeds[0]), folder, work)
+    return _entry(size, seeds, truth, split) | {"rows": rows}
 
 
 def run_ucr(names: Sequence[str], size: str, seeds: Sequence[int], data: Path, work: Path) -> dict[str, Any]:
@@ -219,8 +223,8 @@ def _mean_of(of: Sequence[Figures], digits: int) -> Figures:
     return {name: round(float(np.mean([one[name] for one in of])), digits) for name in of[0]}
 
 
-def _entry(size: str, seeds: Sequence[int], truth: Truth) -> dict[str, Any]:
-    return {"size": size_in_words(size), "seeds": list(seeds), "test": truth.describe()}
+def _entry(size: str, seeds: Sequence[int], truth: Truth, split: dict[str, int]) -> dict[str, Any]:
+    return {"size": size_in_words(size), "seeds": list(seeds), "split": split, "test": truth.describe()}
 
 
 def size_in_words(size: str) -> str:

@@ -123,6 +123,12 @@ def trained(training: Training, folder: Path, work: Path) -> Checkpoint:
     return checkpoint
 
 
+def split_of(training: Training, folder: Path, work: Path) -> dict[str, int]:
+    """Rows of the training and of the validation part, as the checkpoint has them."""
+    rows = trained(training, folder, work).train["rows"]
+    return {part: int(rows[part]) for part in ("train", "validation")}
+
+
 def _show(progress: Progress) -> None:
     if progress.validation is not None:
         print(
