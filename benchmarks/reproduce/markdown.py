@@ -31,6 +31,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
+def listed(words: Sequence[str]) -> str:
+    """With commas, and an "and" before the last."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
 def table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """Numbers to the right, the first column and one of scores to the left."""
     words = 2 if headings[1] == "score" else 1

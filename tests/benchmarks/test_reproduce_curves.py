@@ -11,7 +11,7 @@ import torch
 
 from at_infer.datasets import generate
 from benchmarks import width_cost
-from benchmarks.reproduce import curves, figures, paper, report, report_curves, tables, trainings
+from benchmarks.reproduce import curves, figures, introduction, paper, report, report_curves, tables, trainings
 from benchmarks.reproduce.measures import Truth
 from benchmarks.reproduce.outputs import scored
 from benchmarks.reproduce.sources import laid_out
@@ -59,6 +59,27 @@ def test_the_leaking_protocol_stops_by_the_test_rows_and_takes_its_threshold_fro
     assert flagged == 13
     found = tables.figures_of(one, leaks, "paper", truth, "msl")
     assert found["flagged"] <= 100 * flagged / 600
+
+
+@pytest.mark.slow
+def test_results_have_the_rows_that_their_networks_learnt_from(data: Path, tmp_path: Path) -> None:
+    found = tables.run_table("leaking", "msl", "reduced", [0], data, tmp_path)
+    assert found["split"] == {"train": 560, "validation": 140}
+    own = {row["variant"]: row["split"] for row in found["rows"] if "split" in row}
+    assert own == {tables.LEAKING: {"train": 700, "validation": 600}}
+    text = " ".join(introduction.split({"leaking": {"msl": found}}).split())
+    assert "training and validation rows are MSL 560 and 140." in text
+    assert "learn from all training rows: MSL 700." in text
+
+
+def test_the_page_says_which_entries_have_the_split_of_the_paper() -> None:
+    counts, other = {"train": 46_653, "validation": 11_664}, {"train": 46_654, "validation": 11_663}
+    main = {"asd": {}, "msl": {"split": counts}}
+    text = " ".join(introduction.split({"main": main, "depth": {"msl": {"split": other}}}).split())
+    assert "are MSL 46,653 and 11,664 in `main`, as in the paper; MSL 46,654 and 11,663 in `depth`." in text
+    assert "Without counts: ASD in `main`. These are older" in text
+    assert "Without counts" not in introduction.split({"main": {"msl": {"split": counts}}})
+    assert introduction.split({}) == ""
 
 
 def test_every_line_that_leaks_says_so() -> None:
