@@ -135,7 +135,8 @@ def _section(name: str, title: str, results: dict[str, dict[str, Any]]) -> Itera
     datasets = results.get(name, {})
     if not datasets:
         return
-    yield f"## {title}\n\n`python -m benchmarks.reproduce {name}`\n"
+    others = "; the detectors beside the network: `python -m benchmarks.reproduce baselines`" if name == "main" else ""
+    yield f"## {title}\n\n`python -m benchmarks.reproduce {name}`{others}\n"
     for dataset, found in datasets.items():
         yield f"### {title}: {NAMES.get(dataset, dataset)}\n\n{_setting(dataset, found)}"
         lines = [
