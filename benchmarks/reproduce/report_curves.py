@@ -146,7 +146,7 @@ def accuracy(found: dict[str, Any]) -> Iterator[str]:
     yield "## UCR archive: accuracy\n\n`python -m benchmarks.ucr --size tiny`\n"
     yield paragraph(
         f"{found['series']} of the {found['of']} available series (the archive has 250), one network each, of size "
-        f"{found['size']}; 1 seed. A series counts as solved if the row with the highest score is at most 100 rows "
+        f"{found['size']}. A series counts as solved if the row with the highest score is at most 100 rows "
         "from the anomaly, or as many as the anomaly is long: the criterion of the contest; no threshold. "
         "Point-adjusted F1 is that of mean precision and recall, with the highest 1 % of the test scores flagged."
     )
