@@ -10,6 +10,7 @@ from benchmarks.reproduce.introduction import introduction
 from benchmarks.reproduce.markdown import MODES, NAMES, counted, paragraph, table
 from benchmarks.reproduce.report_curves import accuracy, curves
 from benchmarks.reproduce.tables import LEAKING, TABLES
+from benchmarks.reproduce.trainings import SIZES
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -194,6 +195,8 @@ def _setting(dataset: str, found: dict[str, Any]) -> str:
         f"{test['rows']:,} test rows, {test['anomalous_rows']:,} of them in {test['segments']} anomalies, "
         f"{counted(test['channels'], 'channel')}. Networks of size {found['size']}; {counted(seeds, 'seed')}."
     )
+    if dataset in paper.DATASETS and found["size"].startswith("short"):
+        text += f" That is {SIZES['short']['epochs']} of the paper's {SIZES['full']['epochs']} epochs."
     if "ratio" in found:
         text += f" r = {100 * found['ratio']:g} %."
     return paragraph(f"{text} {NOTES[dataset]}" if dataset in NOTES else text)

@@ -301,6 +301,14 @@ def test_the_paper_is_quoted_beside_networks_of_its_size_only() -> None:
     assert report.quoted("depth", "L = 3", "paper", "msl", "reduced: 64 wide, 3 layers") is None
 
 
+def test_a_shorter_training_than_the_papers_says_so_beside_its_figures() -> None:
+    main = report.read_results(report.RESULTS)["main"]["msl"]
+    words = "That is 2 of the paper's 10 epochs."
+    assert words in " ".join(report.document({"main": {"msl": main | {"size": "short: 512 wide"}}}).split())
+    assert words not in " ".join(report.document({"main": {"msl": main | {"size": "full: 512 wide"}}}).split())
+    assert words not in " ".join(report.document({"main": {"asd": main | {"size": "short: 512 wide"}}}).split())
+
+
 def test_a_threshold_that_could_not_be_found_says_so_in_the_table() -> None:
     results = report.read_results(report.RESULTS)
     row = {
