@@ -33,6 +33,7 @@ OTHERS = {
 WANTED = ("msl", "smap", "smd", "generated")
 """Data sets that every table is wanted on, at the paper's size."""
 
+
 def read_results(folder: Path) -> dict[str, dict[str, Any]]:
     """Per table, what was found."""
     found = {}

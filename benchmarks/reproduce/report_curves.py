@@ -155,5 +155,19 @@ def accuracy(found: dict[str, Any]) -> Iterator[str]:
         for name, of in found["means"].items()
     ]
     yield table(["", "accuracy", "VUS-PR", "point-adjusted F1"], lines)
-    if not any("matrix profile" in name for name in found["means"]):
+    for name, there in found.get("partly", {}).items():
+        yield paragraph(_partly(name, there))
+    if not any("matrix profile" in name for name in (*found["means"], *found.get("partly", {}))):
         yield "The matrix profile was not run.\n"
+
+
+def _partly(name: str, there: dict[str, Any]) -> str:
+    """A method that ran on some of the series only, beside the others on these."""
+    accuracies = {
+        MODES.get(of.removeprefix("mode "), of): f"{found['accuracy']:.1f} %" for of, found in there["means"].items()
+    }
+    its_own = accuracies.pop(name)
+    others = "; ".join(f"{of} {accuracy}" for of, accuracy in accuracies.items())
+    return (
+        f"The {name} ran on {there['series']} of these series only: accuracy {its_own}. The others on these: {others}."
+    )

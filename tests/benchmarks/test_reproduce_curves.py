@@ -148,6 +148,16 @@ def test_the_page_says_how_many_series_ran_and_at_which_size() -> None:
     assert "size tiny: 32 wide" in page
     assert "| paper: softmax(-AssDis) x error | 12.5 | 3.0 | 60.0 |" in page
     assert "The matrix profile was not run." in page
+    some = {"matrix profile (stumpy)": {"series": 3, "means": means | {"matrix profile (stumpy)": {"accuracy": 66.67}}}}
+    page = "\n".join(
+        report_curves.accuracy({"series": 8, "of": 200, "size": "tiny: 32 wide", "means": means, "partly": some})
+    )
+    assert "was not run" not in page
+    expected = (
+        "The matrix profile (stumpy) ran on 3 of these series only: accuracy 66.7 %. The others on these: "
+        "paper: softmax(-AssDis) x error 12.5 %."
+    )
+    assert expected in " ".join(page.split())
 
 
 def test_a_leaking_line_of_the_main_table_says_its_size() -> None:

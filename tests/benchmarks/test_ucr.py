@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,6 +19,16 @@ def test_an_answer_is_right_near_the_anomaly_or_as_near_as_it_is_long() -> None:
     for row, found in ((899, False), (900, True), (1050, True), (1149, True), (1150, False)):
         assert ucr.is_found(np.where(np.arange(2000) == row, 1, scores), (1000, 1050)) == found, row
     assert ucr.is_found(np.where(np.arange(2000) == 1899, 1, scores), (1000, 1450))
+
+
+def test_a_method_that_ran_on_some_series_is_compared_on_these() -> None:
+    def one(**found: bool) -> dict[str, Any]:
+        return {"found": found, "cpu_s": 1} | {key: dict.fromkeys(found, 50.0) for key in ucr.MEANS[1:]}
+
+    found = ucr.summarise([one(a=True, b=True), one(a=False), one(a=True, b=False)], 5, "tiny")
+    assert {name: of["accuracy"] for name, of in found["means"].items()} == {"a": 66.7}
+    assert found["partly"]["b"]["series"] == 2
+    assert {name: of["accuracy"] for name, of in found["partly"]["b"]["means"].items()} == {"a": 100, "b": 50}
 
 
 @pytest.mark.slow
