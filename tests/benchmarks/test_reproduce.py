@@ -536,6 +536,18 @@ def test_documents_quote_chance_from_its_results() -> None:
         assert of["chance"]["random"]["pa_f1"] == pytest.approx(random["figures"]["pa_f1"], abs=0.01)
 
 
+def test_the_method_quotes_the_floor_from_its_results() -> None:
+    stored = report.read_results(report.RESULTS)["floor"]["generated"]
+    found = {(row["variant"], row["score"]): (row["figures"], row["spread"]) for row in stored["rows"]}
+    page = (report.ROOT / "docs" / "method.md").read_text(encoding="utf-8")
+    assert f"where random scores have {stored['chance']['random']['vus_pr']:.1f}" in page
+    for kind in floor.NETWORKS:
+        of = [found[kind, score] for score in ("paper, floor of 1e-8", "paper, exact logarithms")]
+        cells = [f"{figures['vus_pr']:.1f} ± {spread['vus_pr']:.1f}" for figures, spread in of]
+        name = "trained with the floor" if kind == "trained" else kind
+        assert f"| {name} | {' | '.join(cells)} |" in page
+
+
 def test_the_readme_quotes_stored_results() -> None:
     readme = (report.ROOT / "README.md").read_text(encoding="utf-8")
     kept = {name: json.loads((report.RESULTS / f"{name}.json").read_text()) for name in ("quality", "live_quality")}
