@@ -174,3 +174,13 @@ def test_figures_of_the_page_are_there_and_small() -> None:
     page = report.DOCUMENT.read_text(encoding="utf-8")
     for name in re.findall(r"\]\((img/[^)]+)\)", page):
         assert 0 < (report.DOCUMENT.parent / name).stat().st_size < 200_000
+
+
+@pytest.mark.slow
+def test_figures_of_the_page_are_those_of_the_results(tmp_path: Path) -> None:
+    made = figures.draw(report.read_results(report.RESULTS), tmp_path)
+    folder = report.DOCUMENT.parent / "img"
+    assert [path.name for path in made] == [f"reproduce_{name}.svg" for name in report_curves.FIGURES]
+    for path in made:
+        kept = (folder / path.name).read_bytes()
+        assert path.read_bytes() == kept, f"{path.name}: run python -m benchmarks.reproduce.figures"
