@@ -1,6 +1,7 @@
 """The benchmark of what a user gets, on a folder laid out as its data are."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -162,3 +163,21 @@ def test_live_rows_are_taken_around_the_anomalies() -> None:
     part = live_quality.slice_of(labels, 200)
     assert labels[part].sum() == 2
     assert part.start < 600 < part.stop == part.start + 200
+
+
+def test_the_document_quotes_single_views_from_the_results() -> None:
+    root = Path(__file__).parents[2]
+    means = json.loads((root / "benchmarks" / "results" / "quality.json").read_text(encoding="utf-8"))["means"]
+    lines = (root / "docs" / "method.md").read_text(encoding="utf-8").splitlines()
+    views = {
+        "shape": "network: shape",
+        "next row": "AR, next row",
+        "rows ahead": "AR, 5 rows ahead",
+        "activity, next row": "activity of AR, next row",
+    }
+    for view, name in views.items():
+        (line,) = [line for line in lines if line.startswith(f"| {view} |") and re.search(r"\(\d", line)]
+        quoted = re.findall(r"([A-Za-z]+(?: [ab])?) \((\d+\.\d)\)", line)
+        assert len(quoted) > 2
+        for group, value in quoted:
+            assert float(value) == pytest.approx(means[name]["vus_pr"][group], abs=0.0501), (view, group)
