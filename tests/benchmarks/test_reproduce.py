@@ -269,14 +269,16 @@ def test_rank_correlation_is_that_of_ranks(kind: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_floor_is_measured_on_networks_trained_with_it_without_it_and_not_at_all(data: Path, work: Path) -> None:
-    found = floor.run_floor("msl", floor.training_at("msl", "reduced"), range(1), data, work)
+def test_the_floor_is_measured_on_networks_trained_with_it_without_it_and_not_at_all(
+    data: Path, tmp_path: Path
+) -> None:
+    found = floor.run_floor("msl", floor.training_at("msl", "reduced"), range(1), data, tmp_path)
     assert [(row["variant"], row["score"]) for row in found["rows"]] == [
         (kind, score) for kind in floor.NETWORKS for score, *_ in floor.SCORES
     ]
     floored, exact = (found["rows"][i]["assdis"] for i in (1, 2))
     assert floored[2] < 36.9 < exact[2]
-    (path,) = (work / "trainings").glob("*_exact.pt")  # log P has no floor while training, either
+    (path,) = (tmp_path / "trainings").glob("*_exact.pt")  # log P has no floor while training, either
     assert Checkpoint.load(path).train["config"]["discrepancy"]["head_rule"] == "exact"
     assert "paper, exact logarithms" in report.document({"floor": {"msl": found}})
 
