@@ -37,7 +37,8 @@ How to read it:
 - **NeurIPS-TS** is data of this project's generator after Lai et al. (2021), not their file; its training and
   validation rows have no anomalies.
 """
-AFTER = """- **Score modes**: `published` is the formula of the published code, `paper` that of the paper. Both correspond to the
+AFTER = """\
+- **Score modes**: `published` is the formula of the published code, `paper` that of the paper. Both correspond to the
   paper's "association-based criterion".
 - **Size**: each table states the size of its networks. `full` is the paper's, `short` the same network with fewer
   epochs, `reduced` and `tiny` are smaller ones. The paper's figures are shown only for networks of its size.

@@ -120,9 +120,8 @@ def test_rates_are_those_of_a_roc_curve(pair: tuple[np.ndarray, np.ndarray]) -> 
     assert found["fpr"] == pytest.approx(alarms[~labels].mean())
 
 
-# What tadpak 0.3.3, by the authors of PA%K, answers for example(seed) and scores > 1.5: the area over K = 0, 1, ..., 100
-# of the F1 of its alarms, and F1 at K = 0, 20, 50 and 100. `benchmarks.metric_peers` asks it
-# again.
+# What tadpak 0.3.3, by the authors of PA%K, answers for example(seed) and scores > 1.5: the area over K = 0 to 100 of
+# the F1 of its alarms, and F1 at K = 0, 20, 50 and 100. `python -m benchmarks.metric_peers` asks it again.
 TADPAK = [
     (0, 0.411504984511, (0.834782608696, 0.646464646465, 0.282051282051, 0.282051282051)),
     (1, 0.532825639823, (0.855855855856, 0.855855855856, 0.382165605096, 0.382165605096)),
