@@ -17,6 +17,7 @@ from at_infer.config import (
 )
 from at_infer.incidents.curve import incident_curve
 from at_infer.models.fusion import Fusion
+from at_infer.models.patterns import PATTERN_ROWS, NearestPattern, encode, measure_patterns
 from at_infer.models.statistics import Normal, Threshold, ValidationRecord, ViewStatistics
 from at_infer.models.view_units import measure_views
 from at_infer.models.views import AHEAD, NEXT, LinearPrediction, SeriesViews
@@ -24,12 +25,15 @@ from at_infer.scoring.windows import MovingMean
 from at_infer.thresholds.quantiles import quantiles
 from at_infer.thresholds.ratio import ratio_threshold
 from training.linear import fit_linear
+from training.patterns import fit_patterns
 from training.validation_rows import CoveredRows, Floats, RowsByNetwork, Scored, ScoredNetwork, live_spans, spans
 from training.window_scores import measure_normal
 
 MOST_NETWORK_WEIGHT = 2.0
 """The network relates features to each other, which linear views do not. So its two views count by half the number of
 features, at least once, and from four features on as much as the four linear views together."""
+PATTERN_WEIGHT = 3.0
+"""Of one feature the network knows no more than the linear views, but patterns know what it looks like."""
 WIDTHS, WIDTHS_OF_ONE = (5, 10, 25, 50), (10, 25, 50, 100, 150)
 """The mean over several features is less noisy than one alone, which needs longer means over rows."""
 
@@ -115,6 +119,8 @@ def _measure_views(learnt: Sequence[Floats], whole: Sequence[Scored], live: Sequ
             measure_views(np.concatenate(views, axis=2), np.concatenate([p.residual.T for p in parts], axis=1))
         )
     (next_, _), (ahead, _) = predictions
+    patterns, spread = patterns_for(learnt, [part.x for part in whole])
+    scales = [replace(scale, spread=scale.spread | spread) for scale in scales]
     return ViewStatistics(
         next=next_.tolist(),
         ahead=ahead.tolist(),
@@ -122,7 +128,19 @@ def _measure_views(learnt: Sequence[Floats], whole: Sequence[Scored], live: Sequ
         live=scales[1],
         network_weight=min(max(1.0, len(next_) / 2), MOST_NETWORK_WEIGHT),
         widths=widths_for(len(next_)),
+        patterns=patterns,
+        pattern_weight=PATTERN_WEIGHT,
     )
+
+
+def patterns_for(learnt: Sequence[Floats], validation: Sequence[Floats]) -> tuple[str, dict[str, list[float]]]:
+    """Normal patterns of a single feature, and their validation statistics; none of several, or of too few rows."""
+    if learnt[0].shape[1] > 1 or not any(len(part) >= PATTERN_ROWS for part in validation):
+        return "", {}
+    patterns = fit_patterns(learnt)
+    if patterns is None:
+        return "", {}
+    return encode(patterns), measure_patterns(NearestPattern(patterns), [part.T for part in validation])
 
 
 def widths_for(features: int) -> list[int]:

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from at_infer.models.patterns import PATTERN_VIEWS
 from at_infer.models.views import VIEWS, View
 
 Floats = NDArray[np.float32]
@@ -10,15 +11,27 @@ Floats = NDArray[np.float32]
 ACTIVITIES: tuple[View, ...] = ("activity next", "activity ahead")
 STUCK = len(VIEWS)
 """Number of a view that activity becomes where it is below normal."""
+PATTERN = STUCK + 1
+"""Number of the first view of patterns, of which there may be none."""
 EPSILON = np.float32(1e-8)
 
 
-def explain(roots: list[Floats], logs: Floats, activity: Floats, score: Floats) -> list[Floats]:
+def explain(
+    roots: list[Floats], logs: Floats, activity: Floats, score: Floats, *, pattern_weight: float | None = None
+) -> list[Floats]:
     """What stands behind scores (n,1): the part that each feature has in them, and the view that shows it most, (n,F).
 
     Of roots (n,V,F), one array per width, weighted logarithms of the parts (WV,n), and mean signed activity (n,2,F).
+    With `pattern_weight`, the last views are those of patterns. They count as much as others for the name of a cause:
+    a burst or a stuck value is an unknown pattern, too.
     """
-    share, view = blame(roots, logs.reshape(len(roots), roots[0].shape[1], -1))
+    by_view = logs.reshape(len(roots), roots[0].shape[1], -1)
+    share, view = blame(roots, by_view)
+    if pattern_weight is not None:
+        first = by_view.shape[1] - len(PATTERN_VIEWS)
+        alike = np.concatenate([by_view[:, :first], by_view[:, first:] / np.float32(pattern_weight)], axis=1)
+        view = blame(roots, alike)[1]
+        view = np.where(view >= first, view + np.float32(PATTERN - first), view)
     for number, name in enumerate(ACTIVITIES):
         view = np.where((view == VIEWS.index(name)) & (activity[:, number] < 0), np.float32(STUCK), view)
     return [share * score, view]

@@ -15,17 +15,18 @@ from numpy.typing import NDArray
 
 from at_infer.config import Level, ScoreConfig
 from at_infer.models.blame import ACTIVITIES, EPSILON, explain
+from at_infer.models.patterns import PATTERN_VIEWS, PatternDistances, PatternView, known_patterns
 from at_infer.models.statistics import ViewStatistics
 from at_infer.models.view_sums import ACTIVITY_AHEAD, ACTIVITY_VIEWS, ViewSums
 from at_infer.models.view_units import Normalised, views_of
-from at_infer.models.views import VIEWS, MovingMeans, SeriesViews, Sums, View
+from at_infer.models.views import VIEWS, MovingMeans, Remembering, SeriesViews, Sums, View
 from at_infer.models.views import lookback as views_lookback
 
 Floats = NDArray[np.float32]
 
 NETWORK_VIEWS: tuple[View, ...] = ("shape", "level")
 LINEAR_VIEWS = [view for view in VIEWS if view not in NETWORK_VIEWS]
-LABELS = ("shape", "next row", "rows ahead", "burst", "burst", "level", "stuck")
+LABELS = ("shape", "next row", "rows ahead", "burst", "burst", "level", "stuck", "pattern", "pattern")
 """Name of a cause, by the number of its view."""
 BLOCK_ROWS = 1000
 """Rows that are worked on at once: what belongs to them fits into the cache of a core."""
@@ -85,9 +86,16 @@ class Fusion:
         self.widths = known.widths
         self.steady_rows = lookback(self.widths, "fixed") + max(self.widths)
         """After this many rows, every mean of a causal score is complete."""
-        self.weights = part_weights(known.network_weight, views_of(score.level), self.widths)
-        self.weights_of_onset = self.weights if causal else part_weights(1.0, LINEAR_VIEWS, self.widths)
         self.features = len(known.next)
+        self.nearest = known_patterns(known.patterns, self.features) if known.patterns else None
+        """Normal patterns; None if the model has none."""
+        self.pattern_weight = known.pattern_weight if known.patterns else None
+        patterns: tuple[PatternView, ...] = () if self.nearest is None else PATTERN_VIEWS
+        self.pattern_unit = np.array([scale.spread[view] for view in patterns], np.float32).T
+        self.count = len(views_of(score.level)) + len(patterns)
+        """Of views."""
+        self.weights = part_weights(known, [*views_of(score.level), *patterns])
+        self.weights_of_onset = self.weights if causal else part_weights(known, [*LINEAR_VIEWS, *patterns])
         self.past_shape = causal and known.live_shape == "past"
         self.predictions = [
             (np.asarray(coefficients, np.float32), np.asarray(scale.spread[view], np.float32))
@@ -119,7 +127,12 @@ class Fusion:
             self.predictions, causal=self.causal, level=self.level, number=self.number, past_shape=self.past_shape
         )
         self.means, late = MovingMeans(spans), self.onset and not self.causal
-        self.sums = ViewSums(self.views, self.normalised, self.means, signed=self.explain, late=late)
+        self.patterns: PatternDistances | None = None
+        if self.nearest is not None:
+            self.patterns = PatternDistances(self.nearest, self.pattern_unit, causal=self.causal)
+        self.sums = ViewSums(
+            self.views, self.normalised, self.means, patterns=self.patterns, signed=self.explain, late=late
+        )
         self.missing = np.empty((self.features, 0), np.float32)
         """Of rows that are not final yet."""
         self.viewed = 0
@@ -156,8 +169,7 @@ class Fusion:
             "number": self.number,
             "begun": int(self.begun),
             **({"missing": self.missing} if self.mask else {}),
-            **{f"views.{name}": value for name, value in self.views.remember().items()},
-            **{f"means.{name}": value for name, value in self.means.remember().items()},
+            **{f"{name}{key}": value for name, part in self._parts().items() for key, value in part.remember().items()},
         }
 
     def recall(self, kept: dict[str, Any]) -> None:
@@ -166,8 +178,16 @@ class Fusion:
         if self.mask:
             self.missing = kept["missing"]
             self.viewed = self.missing.shape[1]  # a causal stream holds no views back
-        for name, part in (("views.", self.views), ("means.", self.means)):
+        for name, part in self._parts().items():
             part.recall({key.removeprefix(name): value for key, value in kept.items() if key.startswith(name)})
+
+    def _parts(self) -> dict[str, SeriesViews | Remembering]:
+        parts: dict[str, SeriesViews | Remembering | None] = {
+            "views.": self.views,
+            "means.": self.means,
+            "patterns.": self.patterns,
+        }
+        return {name: part for name, part in parts.items() if part is not None}
 
     def _take_back(self) -> None:
         if self.lent is not None:
@@ -180,7 +200,8 @@ class Fusion:
             return True
         level = self.views.level
         begun = self.causal and self.means.seen >= self.steady_rows
-        return begun and not (self.mask or self.onset) and (level is None or level.early is None)
+        plain = self.patterns is None and not (self.mask or self.onset)
+        return begun and plain and (level is None or level.early is None)
 
     def _advance(self, rows: Floats, *, end: bool) -> Floats:
         """The next rows (n,3F), in blocks that fit into the cache -> rows (m,C) that are final."""
@@ -197,10 +218,9 @@ class Fusion:
         given = rows.reshape(len(rows), -1 if rows.size else self.row_width // self.features, self.features)
         x, residual, *more = np.ascontiguousarray(given.transpose(1, 2, 0))
         shape, change = None if self.past_shape else more[0], self._hide if self.mask else None
-        sums, widths = self.sums.add(x, residual, shape, end=end, change=change), len(self.widths)
-        count = self.normalised.centre.shape[1]
+        sums, widths, count = self.sums.add(x, residual, shape, end=end, change=change), len(self.widths), self.count
         roots = [np.sqrt(total[:, :count]) for total, _ in sums[:widths]]
-        past = [np.sqrt(total[:, :count] if self.causal else _linear(total)) for total, _ in sums[widths:]]
+        past = [np.sqrt(total[:, :count] if self.causal else self._linear(total)) for total, _ in sums[widths:]]
         if self.mask:
             present = self._present(roots[0].shape[-1])
             if present is not None:
@@ -209,10 +229,16 @@ class Fusion:
         found = [score]
         if self.explain:
             signs = sums[0].total[:, count : count + len(ACTIVITIES)]
-            found += explain([root.transpose(2, 1, 0) for root in roots], logs, signs.transpose(2, 1, 0), score)
+            by_row = [root.transpose(2, 1, 0) for root in roots]
+            found += explain(by_row, logs, signs.transpose(2, 1, 0), score, pattern_weight=self.pattern_weight)
         if self.onset:
             found.append(self._score(past, sums[widths:], self.weights_of_onset)[0])
         return np.concatenate(found, axis=1) if len(found) > 1 else score
+
+    def _linear(self, total: Floats) -> Floats:
+        """Views that depend on no later row: the others do, as a reconstruction depends on all rows of its window."""
+        first, late = ACTIVITY_VIEWS.start, len(self.weights_of_onset) // len(self.widths) - len(ACTIVITIES)
+        return np.concatenate([total[:, first - len(ACTIVITIES) : first], total[:, -late:]], axis=1)
 
     def _hide(self, deviations: Floats) -> Floats:
         """Missing features count as normal."""
@@ -244,10 +270,10 @@ def part_divisor(rows: Any, features: int) -> Any:
     return np.sqrt(rows) * np.float32(features)
 
 
-def part_weights(network_weight: float, views: Sequence[View], widths: Sequence[int]) -> Floats:
-    """Of the parts (WV,1) in their geometric mean: of views that need the network, and 1 of the others."""
-    weights = [network_weight if view in NETWORK_VIEWS else 1.0 for view in views]
-    return np.array(weights * len(widths), np.float32)[:, None]
+def part_weights(known: ViewStatistics, views: Sequence[View | PatternView]) -> Floats:
+    """Of the parts (WV,1) in their geometric mean: of views that need the network, of patterns, and 1 of the others."""
+    own = dict.fromkeys(NETWORK_VIEWS, known.network_weight) | dict.fromkeys(PATTERN_VIEWS, known.pattern_weight)
+    return np.array([own.get(view, 1.0) for view in views] * len(known.widths), np.float32)[:, None]
 
 
 def fuse_parts(parts: Floats, weights: Floats, unit: np.float32) -> tuple[Floats, Floats]:
@@ -256,12 +282,6 @@ def fuse_parts(parts: Floats, weights: Floats, unit: np.float32) -> tuple[Floats
     logs *= weights
     total = np.add.accumulate(logs, axis=-2)[..., -1, :]  # one by one, as the features
     return np.asarray(np.exp(total / weights.sum()) / unit, np.float32)[..., None], logs
-
-
-def _linear(mean: Floats) -> Floats:
-    """Views that depend on no later row: the others do, as a reconstruction depends on all rows of its window."""
-    first, count = ACTIVITY_VIEWS.start, len(ACTIVITIES)
-    return np.concatenate([mean[..., first - count : first, :], mean[..., -count:, :]], axis=-2)
 
 
 @contextmanager

@@ -42,7 +42,13 @@ class ViewScale(Config):
 class ViewStatistics(Config):
     """What mode `fusion` knows of the data beside the network."""
 
-    _earlier: ClassVar[Mapping[str, Any]] = {"live_shape": "window", "network_weight": 1.0, "widths": [25, 50]}
+    _earlier: ClassVar[Mapping[str, Any]] = {
+        "live_shape": "window",
+        "network_weight": 1.0,
+        "widths": [25, 50],
+        "patterns": "",
+        "pattern_weight": 1.0,
+    }
 
     next: list[list[float]]
     """Linear prediction of a row from the 20 before it, per feature: a coefficient per lag, and the intercept."""
@@ -59,11 +65,16 @@ class ViewStatistics(Config):
     """Of the views that need the network, in the geometric mean; the others count once."""
     widths: list[int] = field(default_factory=lambda: [25, 50])
     """Rows that each view is averaged over."""
+    patterns: str = ""
+    """Normal patterns of each feature, as text of float32 (`at_infer/models/patterns.py`); empty if there are none."""
+    pattern_weight: float = 1.0
+    """Of the two views of patterns in the geometric mean."""
 
     def __post_init__(self) -> None:
         self._choice("live_shape", LiveShape)
-        if not 0 < self.network_weight <= MOST_WEIGHT:
-            raise ConfigError(f"network_weight: {self.network_weight} is not a number in (0, {MOST_WEIGHT:g}]")
+        for name in ("network_weight", "pattern_weight"):
+            if not 0 < getattr(self, name) <= MOST_WEIGHT:
+                raise ConfigError(f"{name}: {getattr(self, name)} is not a number in (0, {MOST_WEIGHT:g}]")
         if not 1 <= len(self.widths) <= MOST_WIDTHS or not all(0 < width <= WIDEST for width in self.widths):
             raise ConfigError(f"widths: {shown(self.widths)} are not up to {MOST_WIDTHS} numbers of 1 to {WIDEST} rows")
 

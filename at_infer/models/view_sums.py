@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from at_infer.models.blame import ACTIVITIES
+from at_infer.models.patterns import PATTERN_VIEWS, PatternDistances
 from at_infer.models.view_units import Normalised
 from at_infer.models.views import ACTIVITY, VIEWS, MovingMeans, SeriesViews, Sums
 
@@ -21,12 +22,21 @@ class ViewSums:
     """Sums of squared deviations, row by row."""
 
     def __init__(
-        self, views: SeriesViews, normalised: Normalised, means: MovingMeans, *, signed: bool, late: bool
+        self,
+        views: SeriesViews,
+        normalised: Normalised,
+        means: MovingMeans,
+        *,
+        patterns: PatternDistances | None,
+        signed: bool,
+        late: bool,
     ) -> None:
-        """`signed`: of signed activity too; `late`: and of squared activity that depends on no later row."""
+        """`signed`: of signed activity too; `late`: and of what activity and patterns were, without later rows."""
         self.views, self.normalised, self.means, self.signed, self.late = views, normalised, means, signed, late
+        self.patterns = patterns
+        """None: the model has none."""
         self.past: Floats | None = None
-        """Squared activity of the last rows; None before the first."""
+        """Squared activity of the last rows, and patterns; None before the first."""
 
     def add(
         self,
@@ -39,17 +49,21 @@ class ViewSums:
     ) -> list[Sums]:
         """Scaled rows, residuals and shapes, each (F,n) -> for each span (F,V+,m) of rows that are known now.
 
-        Behind the views stand signed and late activity. `change` is given the deviations before they are squared.
+        Behind the views stand patterns, signed activity, late activity and patterns. `change` is given the deviations
+        before they are squared.
         """
         deviations = self.normalised(self.views.add(x, residual, shape, end=end))
         if change is not None:
             deviations = change(deviations)
         more = [deviations[:, ACTIVITY_VIEWS].copy()] if self.signed else []
         squares: Floats = np.square(deviations, out=deviations)
+        if self.patterns is not None:
+            squares = np.concatenate([squares, self.patterns.add(x, end=end)], axis=1)
         if not squares.max(initial=0) <= LARGEST:
             np.minimum(squares, LARGEST, out=squares)
         if self.late:
-            more.append(self._delayed(squares[:, ACTIVITY_VIEWS]))
+            behind = [] if self.patterns is None else [squares[:, -len(PATTERN_VIEWS) :]]
+            more.append(self._delayed(np.concatenate([squares[:, ACTIVITY_VIEWS], *behind], axis=1)))
         return self.means.add_up(np.concatenate([squares, *more], axis=1) if more else squares, end=end)
 
     def _delayed(self, activity: Floats) -> Floats:

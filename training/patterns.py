@@ -1,0 +1,53 @@
+"""Normal patterns of a feature: means of similar stretches of the training part, by k-means."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+from torch import Tensor
+
+from at_infer.models.patterns import LEAST_HEIGHT, PATTERN_ROWS
+
+Floats = NDArray[np.float32]
+
+PATTERNS = 256
+MOST_STRETCHES = 6_000
+"""Spread evenly over the training part; more would move the means little."""
+ROUNDS = 8
+"""Of k-means; most of what it gains comes in the first few."""
+
+
+def fit_patterns(series: Sequence[Floats], seed: int = 0) -> Floats | None:
+    """Series of scaled rows (n,F) -> patterns without their level, and without level and height (F,2,K,R).
+
+    None if there are fewer stretches than patterns.
+    """
+    counts = [max(0, len(one) - PATTERN_ROWS + 1) for one in series]
+    if sum(counts) < PATTERNS:
+        return None
+    step = -(-sum(counts) // MOST_STRETCHES)
+    parts = [
+        sliding_window_view(one, PATTERN_ROWS, axis=0)[::step]
+        for one, count in zip(series, counts, strict=True)
+        if count
+    ]
+    stretches = torch.from_numpy(np.concatenate(parts).swapaxes(0, 1).copy())  # (F,n,R)
+    generator = torch.Generator().manual_seed(seed)
+    found = []
+    for of_feature in stretches - stretches.mean(dim=-1, keepdim=True):
+        height = of_feature.std(dim=-1, keepdim=True, correction=0).clamp_min(float(LEAST_HEIGHT))
+        found.append(torch.stack([centres(part, generator) for part in (of_feature, of_feature / height)]))
+    return torch.stack(found).numpy()
+
+
+def centres(points: Tensor, generator: torch.Generator) -> Tensor:
+    """Means (K,R) of groups of similar points (n,R): k-means from points drawn at random; a group may be empty."""
+    found = points[torch.randperm(len(points), generator=generator)[:PATTERNS]]
+    for _ in range(ROUNDS):
+        nearest = torch.addmm(found.square().sum(1), points, found.T, alpha=-2).argmin(dim=1)
+        counts = torch.bincount(nearest, minlength=PATTERNS)[:, None]
+        sums = torch.zeros_like(found).index_add_(0, nearest, points)
+        found = torch.where(counts > 0, sums / counts.clamp_min(1), found)
+    return found
