@@ -8,6 +8,7 @@ nothing but the last step of its scores, so no network is trained again. Live ro
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from at_infer import ScoreOptions, Scorer, open_engine
 from at_infer.models.criterion import view_statistics
+from at_infer.models.statistics import ViewStatistics
 from benchmarks.live_quality import arguments, kept, slice_of, trained
 from benchmarks.quality.series import Series
 from benchmarks.quality.worth import worth_of_ranking
@@ -35,16 +37,23 @@ METRICS = ("vus_pr", "auc_pr")
 KINDS = ("one feature", "several features")
 
 
-def score(series: Series, rows: slice, model: Path, widths: tuple[int, ...], options: ScoreOptions) -> Floats:
-    """By the model with other widths."""
+Change = Callable[[ViewStatistics], ViewStatistics]
+
+
+def score(series: Series, rows: slice, model: Path, change: Change, options: ScoreOptions) -> Floats:
+    """By the model with other statistics of its views."""
     with open_engine(model, threads=1) as engine:
         known = engine.metadata
         assert known is not None
         assert known.normal is not None
-        views = replace(view_statistics(known), widths=list(widths))
-        engine.metadata = replace(known, normal=replace(known.normal, views=views))
+        engine.metadata = replace(known, normal=replace(known.normal, views=change(view_statistics(known))))
         with Scorer(engine, replace(options, explain="none", threshold=float(np.finfo(np.float32).max))) as scorer:
             return scorer.score(series.test[rows]).score
+
+
+def widened(widths: tuple[int, ...], known: ViewStatistics) -> ViewStatistics:
+    """The same model with these widths."""
+    return replace(known, widths=list(widths))
 
 
 def worth(scores: Floats, labels: NDArray[np.bool_]) -> dict[str, float]:
@@ -59,7 +68,7 @@ def measure(series: Series, model: Path, *, live: bool, rows: int) -> dict[str, 
     every = slice(None)
     found = {
         "whole": {
-            named(widths): worth(score(series, every, model, widths, ScoreOptions()), series.labels)
+            named(widths): worth(score(series, every, model, partial(widened, widths), ScoreOptions()), series.labels)
             for widths in (OF_ONE if features == 1 else OF_SEVERAL)
         }
     }
@@ -67,7 +76,8 @@ def measure(series: Series, model: Path, *, live: bool, rows: int) -> dict[str, 
     for delay in DELAYS if live else ():
         late = ScoreOptions(align="last", delay=delay)
         found[f"delay {delay}"] = {
-            named(widths): worth(score(series, part, model, widths, late), series.labels[part]) for widths in LIVE
+            named(widths): worth(score(series, part, model, partial(widened, widths), late), series.labels[part])
+            for widths in LIVE
         }
     return {"group": series.group, "name": series.name, "features": features, "worth": found}
 
