@@ -8,7 +8,7 @@ rows. The score is the weighted geometric mean of the parts: high where several 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,14 @@ def lookahead(widths: Sequence[int], *, causal: bool, delay: int = 0) -> int:
 def smoothing(widths: Sequence[int], *, causal: bool, delay: int = 0) -> list[tuple[int, int]]:
     """Rows before and behind a row that each width averages over; a causal score looks ahead by `delay` at most."""
     return [(width // 2, min(delay, (width - 1) // 2) if causal else (width - 1) // 2) for width in widths]
+
+
+class PartWeights(NamedTuple):
+    """Of the parts in their geometric mean."""
+
+    of_parts: Floats
+    """(WV,1)"""
+    total: np.float32
 
 
 class Lender(Protocol):
@@ -229,7 +237,7 @@ class Fusion:
         present = 1 - missing
         return np.asarray(present * (np.float32(self.features) / present.sum(axis=0)))
 
-    def _score(self, roots: Sequence[Floats], sums: Sequence[Sums], weights: Floats) -> tuple[Floats, Floats]:
+    def _score(self, roots: Sequence[Floats], sums: Sequence[Sums], weights: PartWeights) -> tuple[Floats, Floats]:
         """Roots of sums of squares (F,V,n), by width -> scores (n,1), weighted logarithms of parts (WV,n)."""
         # Added up one by one, since there are several views: over one row of memory numpy would take another order.
         parts = [
@@ -244,18 +252,19 @@ def part_divisor(rows: Any, features: int) -> Any:
     return np.sqrt(rows) * np.float32(features)
 
 
-def part_weights(network_weight: float, views: Sequence[View], widths: Sequence[int]) -> Floats:
-    """Of the parts (WV,1) in their geometric mean: of views that need the network, and 1 of the others."""
+def part_weights(network_weight: float, views: Sequence[View], widths: Sequence[int]) -> PartWeights:
+    """One of views that need the network, and 1 of the others."""
     weights = [network_weight if view in NETWORK_VIEWS else 1.0 for view in views]
-    return np.array(weights * len(widths), np.float32)[:, None]
+    of_parts = np.array(weights * len(widths), np.float32)[:, None]
+    return PartWeights(of_parts, of_parts.sum())
 
 
-def fuse_parts(parts: Floats, weights: Floats, unit: np.float32) -> tuple[Floats, Floats]:
+def fuse_parts(parts: Floats, weights: PartWeights, unit: np.float32) -> tuple[Floats, Floats]:
     """Parts (WV,n) -> scores (n,1), weighted logarithms of the parts (WV,n)."""
     logs = np.log(parts + EPSILON)
-    logs *= weights
+    logs *= weights.of_parts
     total = np.add.accumulate(logs, axis=-2)[..., -1, :]  # one by one, as the features
-    return np.asarray(np.exp(total / weights.sum()) / unit, np.float32)[..., None], logs
+    return np.asarray(np.exp(total / weights.total) / unit, np.float32)[..., None], logs
 
 
 def _linear(mean: Floats) -> Floats:
