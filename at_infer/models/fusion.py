@@ -217,7 +217,7 @@ class Fusion:
         found = [score]
         if self.explain:
             signs = sums[0].total[:, count : count + len(ACTIVITIES)]
-            found += explain([root.transpose(2, 1, 0) for root in roots], logs, signs.transpose(2, 1, 0), score)
+            found += explain(np.array(roots).transpose(0, 3, 2, 1), logs, signs.transpose(2, 1, 0), score)
         if self.onset:
             found.append(self._score(past, sums[widths:], self.weights_of_onset)[0])
         return np.concatenate(found, axis=1) if len(found) > 1 else score

@@ -196,5 +196,5 @@ class Steady:
         score, logs = fuse_parts(work.parts, self.weights, self.unit)
         if not self.explain:
             return score
-        roots, activity = [root.swapaxes(0, 1) for root in work.roots], work.activity.swapaxes(0, 1)
-        return np.concatenate([score, *explain(roots, logs, activity, score)], axis=1)
+        of_rows = explain(work.roots.swapaxes(1, 2), logs, work.activity.swapaxes(0, 1), score)
+        return np.concatenate([score, *of_rows], axis=1)
