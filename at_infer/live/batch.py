@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,23 +25,14 @@ class _Rows:
     """Row that the stretch ends before."""
 
 
-class _Entry(NamedTuple):
-    """A row that is fit to be scored."""
-
-    row: int
-    name: SeriesName
-    series: LiveSeries
-    time: float | None
-
-
 @dataclass(slots=True)
 class _OfSeries:
     """Rows of one series, until all have come."""
 
     series: LiveSeries
-    taken: Taken
-    rows: list[int] = field(default_factory=list)
-    times: list[float | None] = field(default_factory=list)
+    name: SeriesName
+    rows: list[int]
+    times: list[float | None]
 
 
 class StreamBatch:
@@ -51,66 +41,72 @@ class StreamBatch:
     def __init__(self, core: RowScorer, values: Floats, pushed: Pushed, delay: int, *, complete: bool) -> None:
         """`complete`: no value is missing or infinite."""
         self.core, self.values, self.pushed, self.delay, self.complete = core, values, pushed, delay, complete
-        self.entries: list[_Entry] = []
         self.series: dict[int, _OfSeries] = {}
         """By identity: a name may stand for two of them, if the first was dropped."""
         self.stretches: dict[Stretch, _Rows] = {}
 
     def add(self, row: int, name: SeriesName, known: LiveSeries, time: float | None) -> None:
         """A row that is fit to be scored."""
-        self.entries.append(_Entry(row, name, known, time))
+        of = self.series.get(id(known))
+        if of is None:
+            self.series[id(known)] = _OfSeries(known, name, [row], [time])
+        else:
+            of.rows.append(row)
+            of.times.append(time)
 
     def score(self) -> None:
         """All of them; scores that are final come out."""
-        single = self.core.single
-        if single is not None and len({id(entry.series) for entry in self.entries}) == len(self.entries):
-            chosen = [entry for entry in self.entries if single.fits(entry.series.state, entry.time)]
-            if not self.complete:
-                chosen = [entry for entry in chosen if np.isfinite(self.values[entry.row]).all()]
-            if len(chosen) < len(self.entries):
-                taken = {entry.row for entry in chosen}
-                self._collect([entry for entry in self.entries if entry.row not in taken])
-            for first in range(0, len(chosen), single.most):
-                self._score_single(single, chosen[first : first + single.most])
-            if not self.series and not self.stretches:
+        single, all_of = self.core.single, list(self.series.values())
+        if single is not None:
+            short = [of for of in all_of if self._is_short(single, of)]
+            if short:
+                self._score_single(single, short)
+            if len(short) == len(all_of):
                 return
-        else:
-            self._collect(self.entries)
-        for of_series in self.series.values():
-            self._push(of_series)
+            taken = set(map(id, short))
+            all_of = [of for of in all_of if id(of) not in taken]
+        for of in all_of:
+            self._push(of)
         self.core.flush()
+        self._take()
+
+    def _is_short(self, single: SingleRows, of: _OfSeries) -> bool:
+        """May all rows of the series take the short way?"""
+        return single.fits(of.series.state, of.times) and bool(self.complete or np.isfinite(self.values[of.rows]).all())
+
+    def _take(self) -> None:
+        """What the core has made final, to its places."""
         final: dict[Stretch, list[Floats]] = {}
         for scored in self.core.take():
             final.setdefault(scored.stretch, []).extend(scored.channels)
         late: list[Floats] = []
         for stretch, rows in final.items():
             late += self._place(self.stretches[stretch], rows)
+        self.stretches.clear()
         if late:
             self.pushed.channels = np.concatenate([self.pushed.channels, np.stack(late)])
             self.pushed.score = self.pushed.channels[:, 0]
 
-    def _collect(self, entries: list[_Entry]) -> None:
-        """Rows by series."""
-        for row, name, known, time in entries:
-            if id(known) not in self.series:
-                self.series[id(known)] = _OfSeries(known, self.pushed.taken.setdefault(name, Taken()))
-            of_series = self.series[id(known)]
-            of_series.taken.rows.append(row)
-            of_series.rows.append(row)
-            of_series.times.append(time)
-
-    def _score_single(self, single: SingleRows, entries: list[_Entry]) -> None:
-        """Rows of different series, each of which makes one final."""
-        rows = [entry.row for entry in entries]
-        values = self.values[rows[0] : rows[0] + len(rows)] if rows[-1] - rows[0] < len(rows) else self.values[rows]
-        found = single.score([entry.series.state for entry in entries], values, [entry.time for entry in entries])
-        if found is None:
-            self.stretches |= {entry.series.state.stretch: _Rows(entry.series, [entry.row]) for entry in entries}
-            return
-        tags = self.pushed.tags
-        self.pushed.channels[rows] = found
-        for row, _, known, _ in entries:
-            tags[row] = known.waiting.popleft()
+    def _score_single(self, single: SingleRows, short: list[_OfSeries]) -> None:
+        """Rows each of which makes one final."""
+        all_known = [of.series for of in short for _ in of.rows]
+        all_rows, all_times = [row for of in short for row in of.rows], [time for of in short for time in of.times]
+        tags, steady = self.pushed.tags, True
+        for first in range(0, len(all_rows), single.most):
+            part = slice(first, first + single.most)
+            rows, known = all_rows[part], all_known[part]
+            together = range(rows[0], rows[0] + len(rows))
+            values = self.values[together.start : together.stop] if rows == list(together) else self.values[rows]
+            found = single.score([one.state for one in known], values, all_times[part], steady=steady)
+            if found is None:
+                steady = False
+                for row, one in zip(rows, known, strict=True):
+                    self.stretches.setdefault(one.state.stretch, _Rows(one)).rows.append(row)
+                self._take()
+                continue
+            self.pushed.channels[rows] = found
+            for row, one in zip(rows, known, strict=True):
+                tags[row] = one.waiting.popleft()
 
     def _place(self, of: _Rows, final: list[Floats]) -> list[Floats]:
         """One final row for each that came; those that waited longer, which have no place, are returned.
@@ -135,7 +131,8 @@ class StreamBatch:
 
     def _push(self, of: _OfSeries) -> None:
         """Into the core: up to each gap, or one by one where features may be missing."""
-        known, rows = of.series, of.rows
+        known, rows, taken = of.series, of.rows, self.pushed.taken.setdefault(of.name, Taken())
+        taken.rows += rows
         state, longest = known.state, self.core.settings.longest_step
         if len(rows) == 1:
             times, begins = None if of.times[0] is None else np.array(of.times, np.float64), [0]
@@ -157,7 +154,7 @@ class StreamBatch:
                 self._note_features(rows[begin], gone, known)
             if state.stretch is not before:
                 self.stretches.setdefault(before, _Rows(known)).gap = rows[begin]
-                of.taken.gaps.add(rows[begin])
+                taken.gaps.add(rows[begin])
             self.stretches.setdefault(state.stretch, _Rows(known)).rows += rows[begin:end]
 
     def _note_features(self, i: int, before: NDArray[np.int64], known: LiveSeries) -> None:

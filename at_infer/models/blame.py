@@ -9,6 +9,8 @@ from at_infer.models.views import VIEWS, View
 Floats = NDArray[np.float32]
 
 ACTIVITIES: tuple[View, ...] = ("activity next", "activity ahead")
+OF_ACTIVITY = np.array([[VIEWS.index(name)] for name in ACTIVITIES], np.float32)
+"""Numbers of their views (2,1)."""
 STUCK = len(VIEWS)
 """Number of a view that activity becomes where it is below normal."""
 PATTERN = STUCK + 1
@@ -17,35 +19,36 @@ EPSILON = np.float32(1e-8)
 
 
 def explain(
-    roots: list[Floats], logs: Floats, activity: Floats, score: Floats, *, pattern_weight: float | None = None
+    roots: Floats, logs: Floats, activity: Floats, score: Floats, *, pattern_weight: float | None = None
 ) -> list[Floats]:
     """What stands behind scores (n,1): the part that each feature has in them, and the view that shows it most, (n,F).
 
-    Of roots (n,V,F), one array per width, weighted logarithms of the parts (WV,n), and mean signed activity (n,2,F).
-    With `pattern_weight`, the last views are those of patterns. They count as much as others for the name of a cause:
-    a burst or a stuck value is an unknown pattern, too.
+    Of roots (W,n,V,F), weighted logarithms of the parts (WV,n), and mean signed activity (n,2,F). With
+    `pattern_weight`, the last views are those of patterns. They count as much as others for the name of a cause: a
+    burst or a stuck value is an unknown pattern, too.
     """
-    by_view = logs.reshape(len(roots), roots[0].shape[1], -1)
+    by_view = logs.reshape(len(roots), roots.shape[2], -1)
     share, view = blame(roots, by_view)
     if pattern_weight is not None:
         first = by_view.shape[1] - len(PATTERN_VIEWS)
         alike = np.concatenate([by_view[:, :first], by_view[:, first:] / np.float32(pattern_weight)], axis=1)
         view = blame(roots, alike)[1]
-        view = np.where(view >= first, view + np.float32(PATTERN - first), view)
-    for number, name in enumerate(ACTIVITIES):
-        view = np.where((view == VIEWS.index(name)) & (activity[:, number] < 0), np.float32(STUCK), view)
+        view[view >= first] += PATTERN - first
+    stuck = (view[:, None] == OF_ACTIVITY) & (activity < 0)
+    view[stuck.any(axis=1)] = STUCK
     return [share * score, view]
 
 
-def blame(roots: list[Floats], parts: Floats) -> tuple[Floats, Floats]:
-    """Roots of mean squares (n,V,F), one array per width, weighted logarithms of the parts (W,V,n) -> two (n,F).
+def blame(roots: Floats, parts: Floats) -> tuple[Floats, Floats]:
+    """Roots of mean squares (W,n,V,F), weighted logarithms of the parts (W,V,n) -> two (n,F).
 
     A part counts by how far it is above normal, a feature by its share of the part. Returns for each feature its share
     of the whole, and the number of the view that shows it most.
     """
-    roots = [np.ascontiguousarray(root) for root in roots]  # so that numpy adds up in one order
-    shares = np.stack([root / (root.sum(axis=2, keepdims=True) + EPSILON) for root in roots])  # (W,n,V,F)
-    weighted = (np.maximum(parts, EPSILON).swapaxes(1, 2)[..., None] * shares).sum(axis=0)  # (n,V,F)
+    shares = np.array(roots, np.float32, order="C")  # so that numpy adds up in one order
+    shares /= shares.sum(axis=3, keepdims=True) + EPSILON
+    shares *= np.maximum(parts, EPSILON).swapaxes(1, 2)[..., None]
+    weighted = shares.sum(axis=0)  # (n,V,F)
     features = weighted.sum(axis=1)
     features /= np.maximum(features.sum(axis=1, keepdims=True), np.finfo(np.float32).tiny)
     return features, weighted.argmax(axis=1).astype(np.float32)

@@ -8,7 +8,7 @@ rows. The score is the weighted geometric mean of the parts: high where several 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,14 @@ def lookahead(widths: Sequence[int], *, causal: bool, delay: int = 0) -> int:
 def smoothing(widths: Sequence[int], *, causal: bool, delay: int = 0) -> list[tuple[int, int]]:
     """Rows before and behind a row that each width averages over; a causal score looks ahead by `delay` at most."""
     return [(width // 2, min(delay, (width - 1) // 2) if causal else (width - 1) // 2) for width in widths]
+
+
+class PartWeights(NamedTuple):
+    """Of the parts in their geometric mean."""
+
+    of_parts: Floats
+    """(WV,1)"""
+    total: np.float32
 
 
 class Lender(Protocol):
@@ -200,8 +208,7 @@ class Fusion:
             return True
         level = self.views.level
         begun = self.causal and self.means.seen >= self.steady_rows
-        plain = self.patterns is None and not (self.mask or self.onset)
-        return begun and plain and (level is None or level.early is None)
+        return begun and not (self.mask or self.onset) and (level is None or level.early is None)
 
     def _advance(self, rows: Floats, *, end: bool) -> Floats:
         """The next rows (n,3F), in blocks that fit into the cache -> rows (m,C) that are final."""
@@ -229,7 +236,7 @@ class Fusion:
         found = [score]
         if self.explain:
             signs = sums[0].total[:, count : count + len(ACTIVITIES)]
-            by_row = [root.transpose(2, 1, 0) for root in roots]
+            by_row = np.array(roots).transpose(0, 3, 2, 1)
             found += explain(by_row, logs, signs.transpose(2, 1, 0), score, pattern_weight=self.pattern_weight)
         if self.onset:
             found.append(self._score(past, sums[widths:], self.weights_of_onset)[0])
@@ -237,7 +244,7 @@ class Fusion:
 
     def _linear(self, total: Floats) -> Floats:
         """Views that depend on no later row: the others do, as a reconstruction depends on all rows of its window."""
-        first, late = ACTIVITY_VIEWS.start, len(self.weights_of_onset) // len(self.widths) - len(ACTIVITIES)
+        first, late = ACTIVITY_VIEWS.start, len(self.weights_of_onset.of_parts) // len(self.widths) - len(ACTIVITIES)
         return np.concatenate([total[:, first - len(ACTIVITIES) : first], total[:, -late:]], axis=1)
 
     def _hide(self, deviations: Floats) -> Floats:
@@ -255,7 +262,7 @@ class Fusion:
         present = 1 - missing
         return np.asarray(present * (np.float32(self.features) / present.sum(axis=0)))
 
-    def _score(self, roots: Sequence[Floats], sums: Sequence[Sums], weights: Floats) -> tuple[Floats, Floats]:
+    def _score(self, roots: Sequence[Floats], sums: Sequence[Sums], weights: PartWeights) -> tuple[Floats, Floats]:
         """Roots of sums of squares (F,V,n), by width -> scores (n,1), weighted logarithms of parts (WV,n)."""
         # Added up one by one, since there are several views: over one row of memory numpy would take another order.
         parts = [
@@ -270,18 +277,19 @@ def part_divisor(rows: Any, features: int) -> Any:
     return np.sqrt(rows) * np.float32(features)
 
 
-def part_weights(known: ViewStatistics, views: Sequence[View | PatternView]) -> Floats:
-    """Of the parts (WV,1) in their geometric mean: of views that need the network, of patterns, and 1 of the others."""
+def part_weights(known: ViewStatistics, views: Sequence[View | PatternView]) -> PartWeights:
+    """Those of views that need the network, of patterns, and 1 of the others."""
     own = dict.fromkeys(NETWORK_VIEWS, known.network_weight) | dict.fromkeys(PATTERN_VIEWS, known.pattern_weight)
-    return np.array([own.get(view, 1.0) for view in views] * len(known.widths), np.float32)[:, None]
+    of_parts = np.array([own.get(view, 1.0) for view in views] * len(known.widths), np.float32)[:, None]
+    return PartWeights(of_parts, of_parts.sum())
 
 
-def fuse_parts(parts: Floats, weights: Floats, unit: np.float32) -> tuple[Floats, Floats]:
+def fuse_parts(parts: Floats, weights: PartWeights, unit: np.float32) -> tuple[Floats, Floats]:
     """Parts (WV,n) -> scores (n,1), weighted logarithms of the parts (WV,n)."""
     logs = np.log(parts + EPSILON)
-    logs *= weights
+    logs *= weights.of_parts
     total = np.add.accumulate(logs, axis=-2)[..., -1, :]  # one by one, as the features
-    return np.asarray(np.exp(total / weights.sum()) / unit, np.float32)[..., None], logs
+    return np.asarray(np.exp(total / weights.total) / unit, np.float32)[..., None], logs
 
 
 @contextmanager

@@ -70,12 +70,16 @@ class NearestPattern:
 
     def squared_distances(self, known: Floats) -> Floats:
         """Rows (F,R-1+n) -> of each of the last n, with those before it, to its nearest pattern (F,2,n)."""
-        count = known.shape[-1] - PATTERN_ROWS + 1
-        if not count:
+        if known.shape[-1] < PATTERN_ROWS:
             return np.empty((self.features, len(PATTERN_VIEWS), 0), np.float32)
+        return self.of_stretches(sliding_window_view(known, PATTERN_ROWS, axis=-1))
+
+    def of_stretches(self, stretches: Floats) -> Floats:
+        """Of some stretches (F,n,R) -> (F,2,n)."""
+        count = stretches.shape[1]
         blocks = -(-count // BLOCK)
         rows = np.zeros((self.features, blocks * BLOCK, PATTERN_ROWS), np.float32)
-        np.clip(sliding_window_view(known, PATTERN_ROWS, axis=-1), -LARGEST, LARGEST, out=rows[:, :count])
+        np.clip(stretches, -LARGEST, LARGEST, out=rows[:, :count])
         centred = rows.reshape(self.features, blocks, BLOCK, PATTERN_ROWS) @ CENTRE
         square = (np.square(centred) @ ONES)[..., :1]
         height = np.maximum(np.sqrt(square / np.float32(PATTERN_ROWS)), LEAST_HEIGHT)
@@ -92,7 +96,7 @@ class NearestPattern:
 class PatternDistances(Remembering):
     """Squared distances of one series in units of their mean on validation rows, row by row."""
 
-    kept = ("past", "seen", "last")
+    kept = ("past", "seen")
 
     def __init__(self, nearest: NearestPattern, unit: Floats, *, causal: bool) -> None:
         """`unit` (F,2) is the root of that mean. A causal distance is that of a row and those before it."""
@@ -100,7 +104,7 @@ class PatternDistances(Remembering):
         self.weight: Floats = np.asarray(1 / np.square(unit), np.float32)[..., None]
         self.past = np.zeros((nearest.features, PATTERN_ROWS - 1), np.float32)
         self.last = np.ones((nearest.features, len(PATTERN_VIEWS), 1), np.float32)
-        """Of the last row that has one; rows too near to the beginning count as normal."""
+        """Of the last row that has one, for those behind it; rows too near to the beginning count as normal."""
         self.seen = 0
 
     def add(self, x: Floats, *, end: bool = False) -> Floats:
@@ -112,11 +116,17 @@ class PatternDistances(Remembering):
         found[..., :young] = 1
         skipped = max(0, min(x.shape[-1], self.after - self.seen))
         self.seen += x.shape[-1]
+        if not self.after:
+            return found
         self.last = np.concatenate([self.last, found], axis=-1)[..., -1:]
         found = found[..., skipped:]
         if end:
             found = np.concatenate([found, np.repeat(self.last, min(self.after, self.seen), axis=-1)], axis=-1)
         return found
+
+    def of_stretches(self, stretches: Floats, out: Floats) -> None:
+        """Of rows, each with those before it (F,n,R), whose series has enough of them -> (F,2,n)."""
+        np.multiply(self.nearest.of_stretches(stretches), self.weight, out=out)
 
 
 def measure_patterns(nearest: NearestPattern, parts: list[Floats]) -> dict[str, list[float]]:

@@ -69,11 +69,6 @@ class RunningSums:
         kept = {read[:2] for read in self.reads} | {(g, 1) for g in range(len(groups))}
         self.writes = [StoredSum(g, width, 0) for g, width in sorted(kept, key=lambda own: (own[1] > 1, own))]
         """Of the new row, itself first."""
-        self.read_at, self.write_at = (self._rows(part) for part in (self.reads, self.writes))
-
-    def _rows(self, entries: Sequence[StoredSum]) -> list[int]:
-        """Where each begins, if they lie one behind the other, and where the last one ends."""
-        return [0, *np.cumsum([self.groups[entry.columns].size for entry in entries]).tolist()]
 
     def length(self, own: StoredSum) -> int:
         """Of its ring: a power of two."""
@@ -81,22 +76,12 @@ class RunningSums:
         oldest = max([1, *ages, self.groups[own.columns].kept if own.width == 1 else 0])
         return 1 << (oldest - 1).bit_length()
 
-    def prepare(self, known: Floats, new: Floats) -> tuple[list[Operation], list[list[Floats]]]:
-        """What makes the sums of the next row, of those that were read (rows,S,F) and the new rows; and where they are.
-
-        What will be written (rows,S,F) begins with the new rows.
-        """
-        stored = {
-            read: known[at : at + self.groups[read.columns].size]
-            for read, at in zip(self.reads, self.read_at, strict=False)
-        }
-        stored |= {
-            own: new[at : at + self.groups[own.columns].size]
-            for own, at in zip(self.writes, self.write_at, strict=False)
-        }
+    def prepare(self, stored: dict[StoredSum, Floats]) -> tuple[list[Operation], list[list[Floats]]]:
+        """What makes the sums of new rows, from arrays (size,n,F) that are read or will be written; where they are."""
         operations: list[Operation] = []
+        stored = {**stored}
         for group, (width, older, newer) in self.steps:
             parts = stored[StoredSum(group, older, newer)], stored[StoredSum(group, newer, 0)]
-            total = stored.setdefault(StoredSum(group, width, 0), np.empty_like(parts[0]))
+            total = stored.setdefault(StoredSum(group, width, 0), np.empty(parts[0].shape, np.float32))
             operations.append((np.add, (*parts, total)))
         return operations, [[stored[StoredSum(g, *own)] for own in group.sums] for g, group in enumerate(self.groups)]

@@ -175,8 +175,8 @@ class RecentLevel(Remembering):
         """(F,b) of some blocks, by their first rows; `following` is the number of the first new row of those kept."""
         found = np.empty((len(kept), len(blocks)), np.float32)
         ends = [self.rows.shape[1] + (block - LEVEL_LAG - following) // LEVEL_STEP + 1 for block in blocks]
-        old = [(block - LEVEL_LAG - self.first_row) // LEVEL_STEP + 1 for block in blocks]
-        few = sum(count < LEVEL_ROWS for count in old)
+        old = [min(LEVEL_ROWS, (block - LEVEL_LAG - self.first_row) // LEVEL_STEP + 1) for block in blocks]
+        few = 1 if len(blocks) == 1 else sum(count < LEVEL_ROWS for count in old)  # one needs no view of many
         for k in range(few):
             found[:, k] = median(kept[:, ends[k] - old[k] : ends[k]])
         if few < len(blocks):

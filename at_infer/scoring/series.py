@@ -103,19 +103,24 @@ class Stretch:
         self.buffer = self._room[self._end - count : self._end]
         self.rows += more
 
-    def slide(self, row: Floats, most: int) -> Floats:
-        """One more row (F,), none of them bad, that ends the next window: the last rows, which are all that is kept."""
-        end = self._end
-        if self._room is None or end == len(self._room):
-            self.append(row[None], None)
-            self.keep(most)
+    def slide(self, rows: Floats, most: int) -> Floats:
+        """Next rows (n,F), none of them bad, each of which ends a window of so many: these and those before them.
+
+        Only the last window is kept.
+        """
+        more = len(rows)
+        end = self._end + more
+        if self._room is None or end > len(self._room):
+            self.append(rows, None)
+            end = self._end
         else:
-            self._room[end] = row
-            self._end = end + 1
-            self.buffer = self._room[end + 1 - most : end + 1]
-            self.rows += 1
-        self.next_start += 1
-        return self.buffer
+            self._room[end - more : end] = rows
+            self._end = end
+            self.rows += more
+        assert self._room is not None
+        self.buffer = self._room[end - most : end]
+        self.next_start += more
+        return self._room[end - most + 1 - more : end]
 
     def keep(self, most: int) -> None:
         """Forget all but the last rows."""

@@ -246,7 +246,7 @@ def test_series_that_advance_together_score_as_each_by_itself(
             fusion.add(own[:100])
     rows[3][200] = np.nan
     steps, at = Together(), 100
-    for size in [1] * 200 + [2, 1, 9, 1, 1, 3] + [1] * 230:
+    for size in [1] * 200 + [2, 1, 9, 1, 1, 3, 16, 17, 33, 40, 70] + [1] * 50:
         found = steps.add(together, [own[at : at + size] for own in rows])
         expected = [fusion.add(own[at : at + size]) for fusion, own in zip(alone, rows, strict=True)]
         at += size

@@ -150,7 +150,24 @@ def test_live_rows_of_several_series_and_what_they_remember_equal_one_stream() -
     np.testing.assert_array_equal(np.concatenate([before, second.add(rows[333:]), second.end()]), expected)
     steps = Together()
     found = [steps.add([together], [rows[i : i + 1]])[0] for i in range(500)]
+    assert steps.steady is not None
     np.testing.assert_array_equal(np.concatenate([*found, together.end()]), expected)
+
+
+@pytest.mark.parametrize("explain", [False, True])
+@pytest.mark.slow
+def test_series_that_advance_together_score_as_each_by_itself(explain: bool) -> None:
+    rows = [series(560, seed=seed)[seed:] for seed in range(5)]
+    together, alone = ([Fusion(WITH, SCORE, causal=True, delay=3, explain=explain) for _ in rows] for _ in range(2))
+    steps, at = Together(), 0
+    for size in [200, *[1] * 60, 2, 1, 9, 16, 40, 1, 3, *[1] * 100, 65, 20]:
+        found = steps.add(together, [own[at : at + size] for own in rows])
+        expected = [fusion.add(own[at : at + size]) for fusion, own in zip(alone, rows, strict=True)]
+        at += size
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+    for name, value in together[0].remember().items():
+        np.testing.assert_array_equal(value, alone[0].remember()[name])
 
 
 @pytest.mark.parametrize("causal", [False, True])
