@@ -1,6 +1,7 @@
 """Normal patterns of a feature: means of similar stretches of the training part, by k-means."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -8,15 +9,30 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from torch import Tensor
 
-from at_infer.models.patterns import LEAST_HEIGHT, PATTERN_ROWS
+from at_infer.models.patterns import LEAST_HEIGHT, PATTERN_ROWS, NearestPattern, encode, measure_patterns
+from at_infer.models.statistics import ViewStatistics
 
 Floats = NDArray[np.float32]
 
+PATTERN_WEIGHT = 3.0
+"""Of one feature the network knows no more than the linear views, but patterns know what it looks like."""
 PATTERNS = 256
 MOST_STRETCHES = 6_000
 """Spread evenly over the training part; more would move the means little."""
 ROUNDS = 8
 """Of k-means; most of what it gains comes in the first few."""
+
+
+def with_patterns(known: ViewStatistics, learnt: Sequence[Floats], validation: Sequence[Floats]) -> ViewStatistics:
+    """What a model knows of a single feature, and its normal patterns; none of several features, or of few rows."""
+    if len(known.next) > 1 or not any(len(part) >= PATTERN_ROWS for part in validation):
+        return known
+    patterns = fit_patterns(learnt)
+    if patterns is None:
+        return known
+    spread = measure_patterns(NearestPattern(patterns), [part.T for part in validation])
+    whole, live = (replace(scale, spread=scale.spread | spread) for scale in (known.whole, known.live))
+    return replace(known, whole=whole, live=live, patterns=encode(patterns), pattern_weight=PATTERN_WEIGHT)
 
 
 def fit_patterns(series: Sequence[Floats], seed: int = 0) -> Floats | None:

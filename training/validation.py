@@ -17,7 +17,6 @@ from at_infer.config import (
 )
 from at_infer.incidents.curve import incident_curve
 from at_infer.models.fusion import Fusion
-from at_infer.models.patterns import PATTERN_ROWS, NearestPattern, encode, measure_patterns
 from at_infer.models.statistics import Normal, Threshold, ValidationRecord, ViewStatistics
 from at_infer.models.view_units import measure_views
 from at_infer.models.views import AHEAD, NEXT, LinearPrediction, SeriesViews
@@ -25,15 +24,13 @@ from at_infer.scoring.windows import MovingMean
 from at_infer.thresholds.quantiles import quantiles
 from at_infer.thresholds.ratio import ratio_threshold
 from training.linear import fit_linear
-from training.patterns import fit_patterns
+from training.patterns import with_patterns
 from training.validation_rows import CoveredRows, Floats, RowsByNetwork, Scored, ScoredNetwork, live_spans, spans
 from training.window_scores import measure_normal
 
 MOST_NETWORK_WEIGHT = 2.0
 """The network relates features to each other, which linear views do not. So its two views count by half the number of
 features, at least once, and from four features on as much as the four linear views together."""
-PATTERN_WEIGHT = 3.0
-"""Of one feature the network knows no more than the linear views, but patterns know what it looks like."""
 WIDTHS, WIDTHS_OF_ONE = (5, 10, 25, 50), (10, 25, 50, 100, 150)
 """The mean over several features is less noisy than one alone, which needs longer means over rows."""
 
@@ -57,7 +54,8 @@ def measure_validation(
     """Score the windows of the validation part in every mode; the chosen one gives the threshold.
 
     Then the same for `live_rows` that are each the last of their window, which reconstruction finds harder. Linear
-    predictions are fitted to the series `learnt`, or to the validation rows if there are none.
+    predictions and patterns are fitted to the series `learnt`; without them the former to the validation rows, to which
+    patterns made of them would be too near: there are none.
     """
     network, score, (values, starts, series_rows) = scored.network, scored.score, rows
     series = spans(starts, series_rows, network.config.window)
@@ -74,6 +72,8 @@ def measure_validation(
     live = {at: found.split(lengths, numbers) for at, found in run.live(live_parts, positions).items()}
     given = learnt or [values[span.first : span.first + span.rows].cpu().numpy() for span in series]
     views = _measure_views(given, whole, live[ways[delays[min(1, len(delays) - 1)]][0]])
+    if learnt is not None:
+        views = with_patterns(views, learnt, [part.x for part in whole])
     fusion = replace(score, mode="fusion", smooth=1, normalise_errors=False)
     views = replace(
         views,
@@ -119,8 +119,6 @@ def _measure_views(learnt: Sequence[Floats], whole: Sequence[Scored], live: Sequ
             measure_views(np.concatenate(views, axis=2), np.concatenate([p.residual.T for p in parts], axis=1))
         )
     (next_, _), (ahead, _) = predictions
-    patterns, spread = patterns_for(learnt, [part.x for part in whole])
-    scales = [replace(scale, spread=scale.spread | spread) for scale in scales]
     return ViewStatistics(
         next=next_.tolist(),
         ahead=ahead.tolist(),
@@ -128,19 +126,7 @@ def _measure_views(learnt: Sequence[Floats], whole: Sequence[Scored], live: Sequ
         live=scales[1],
         network_weight=min(max(1.0, len(next_) / 2), MOST_NETWORK_WEIGHT),
         widths=widths_for(len(next_)),
-        patterns=patterns,
-        pattern_weight=PATTERN_WEIGHT,
     )
-
-
-def patterns_for(learnt: Sequence[Floats], validation: Sequence[Floats]) -> tuple[str, dict[str, list[float]]]:
-    """Normal patterns of a single feature, and their validation statistics; none of several, or of too few rows."""
-    if learnt[0].shape[1] > 1 or not any(len(part) >= PATTERN_ROWS for part in validation):
-        return "", {}
-    patterns = fit_patterns(learnt)
-    if patterns is None:
-        return "", {}
-    return encode(patterns), measure_patterns(NearestPattern(patterns), [part.T for part in validation])
 
 
 def widths_for(features: int) -> list[int]:

@@ -15,7 +15,8 @@ from at_infer.models.view_units import Normalised, measure_views
 from at_infer.models.views import AHEAD, NEXT, VIEWS, LinearPrediction, MovingMeans, SeriesViews
 from benchmarks.quality.series import GROUPS, Series
 from training.linear import fit_linear
-from training.validation import PATTERN_WEIGHT, patterns_for, widths_for
+from training.patterns import with_patterns
+from training.validation import widths_for
 
 Floats = NDArray[np.float32]
 
@@ -77,16 +78,9 @@ def view_scores(train: Floats, test: Floats) -> Iterator[tuple[str, Floats]]:
     for view, name in LINEAR_VIEWS.items():
         yield name, np.sqrt(moving_mean(deviations[:, VIEWS.index(view)], SMOOTH)).mean(axis=1)
     next_, ahead = (fitted.tolist() for fitted, _ in predictions)
-    patterns, spread = patterns_for([train[:cut]], [train[cut:]])
-    known = ViewStatistics(
-        next=next_,
-        ahead=ahead,
-        whole=replace(scale, spread=scale.spread | spread, unit=1.0),
-        live=replace(scale, spread=scale.spread | spread),
-        widths=widths_for(len(next_)),
-        patterns=patterns,
-        pattern_weight=PATTERN_WEIGHT,
-    )
+    whole, widths = replace(scale, unit=1.0), widths_for(len(next_))
+    known = ViewStatistics(next=next_, ahead=ahead, whole=whole, live=scale, widths=widths)
+    known = with_patterns(known, [train[:cut]], [train[cut:]])
     fusion = Fusion(known, ScoreConfig(), causal=False)
     rows = np.concatenate([test, test, test - moving_mean(test, LOCAL)], axis=1)
     yield WITHOUT_NETWORK, np.concatenate([fusion.add(rows), fusion.end()])[:, 0]
