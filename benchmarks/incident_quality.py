@@ -36,7 +36,7 @@ def measure(series: Series, model: Path, rates: list[str]) -> dict[str, Measured
         rows, scores, labels = (folder / f"{part}.parquet" for part in ("rows", "scores", "labels"))
         series.test.write_parquet(rows)
         keys = [column for column in ("timestamp",) if column in series.test.columns]
-        series.test.select(keys).with_columns(label=pl.Series(series.labels)).write_parquet(labels)
+        pl.DataFrame([*series.test.select(keys), pl.Series("label", series.labels)]).write_parquet(labels)
         for rate in ["default", *rates]:
             asked = [] if rate == "default" else ["--false-alarms", rate]
             options = ["--incidents", folder / "incidents.jsonl", "--overwrite", *asked]

@@ -29,7 +29,7 @@ DELAYS = (0, 10)
 
 def weighted(weight: float, known: ViewStatistics) -> ViewStatistics:
     """The same model with this weight of its patterns."""
-    return replace(known, pattern_weight=float(weight)) if weight else replace(known, patterns="")
+    return replace(known, pattern_weight=float(weight)) if weight else replace(known, patterns="", live_patterns="")
 
 
 def measure(series: Series, model: Path, *, live: bool, rows: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from torch import Tensor
 
-from at_infer.models.patterns import LEAST_HEIGHT, PATTERN_ROWS, NearestPattern, encode, measure_patterns
+from at_infer.models.patterns import LEAST_HEIGHT, LIVE_ROWS, WHOLE_ROWS, NearestPattern, encode, measure_patterns
 from at_infer.models.statistics import ViewStatistics
 
 Floats = NDArray[np.float32]
@@ -25,30 +25,36 @@ ROUNDS = 8
 
 def with_patterns(known: ViewStatistics, learnt: Sequence[Floats], validation: Sequence[Floats]) -> ViewStatistics:
     """What a model knows of a single feature, and its normal patterns; none of several features, or of few rows."""
-    if len(known.next) > 1 or not any(len(part) >= PATTERN_ROWS for part in validation):
+    if len(known.next) > 1 or not any(len(part) >= WHOLE_ROWS for part in validation):
         return known
-    patterns = fit_patterns(learnt)
-    if patterns is None:
-        return known
-    spread = measure_patterns(NearestPattern(patterns), [part.T for part in validation])
-    whole, live = (replace(scale, spread=scale.spread | spread) for scale in (known.whole, known.live))
-    return replace(known, whole=whole, live=live, patterns=encode(patterns), pattern_weight=PATTERN_WEIGHT)
+    both = [fit_patterns(learnt, rows) for rows in (WHOLE_ROWS, LIVE_ROWS)]
+    texts, scales = [], []
+    for patterns, scale in zip(both, (known.whole, known.live), strict=True):
+        if patterns is None:
+            return known
+        spread = measure_patterns(NearestPattern(patterns), [part.T for part in validation])
+        texts.append(encode(patterns))
+        scales.append(replace(scale, spread=scale.spread | spread))
+    return replace(
+        known,
+        whole=scales[0],
+        live=scales[1],
+        patterns=texts[0],
+        live_patterns=texts[1],
+        pattern_weight=PATTERN_WEIGHT,
+    )
 
 
-def fit_patterns(series: Sequence[Floats], seed: int = 0) -> Floats | None:
+def fit_patterns(series: Sequence[Floats], rows: int, seed: int = 0) -> Floats | None:
     """Series of scaled rows (n,F) -> patterns without their level, and without level and height (F,2,K,R).
 
     None if there are fewer stretches than patterns.
     """
-    counts = [max(0, len(one) - PATTERN_ROWS + 1) for one in series]
+    counts = [max(0, len(one) - rows + 1) for one in series]
     if sum(counts) < PATTERNS:
         return None
     step = -(-sum(counts) // MOST_STRETCHES)
-    parts = [
-        sliding_window_view(one, PATTERN_ROWS, axis=0)[::step]
-        for one, count in zip(series, counts, strict=True)
-        if count
-    ]
+    parts = [sliding_window_view(one, rows, axis=0)[::step] for one, count in zip(series, counts, strict=True) if count]
     stretches = torch.from_numpy(np.concatenate(parts).swapaxes(0, 1).copy())  # (F,n,R)
     generator = torch.Generator().manual_seed(seed)
     found = []

@@ -9,7 +9,7 @@ from typing import Any
 from at_infer.config import ModelConfig
 from at_infer.errors import ConfigError
 from at_infer.models.knowledge import Knowledge
-from at_infer.models.patterns import PATTERN_VIEWS, decode
+from at_infer.models.patterns import LIVE_ROWS, PATTERN_VIEWS, WHOLE_ROWS, decode
 from at_infer.models.statistics import Normal, ValidationRecord, ViewStatistics
 from at_infer.models.views import AHEAD, NEXT, VIEWS
 
@@ -70,8 +70,11 @@ def _check_views(views: ViewStatistics, features: int) -> None:
     for name, coefficients, lags in (("next", views.next, NEXT), ("ahead", views.ahead, AHEAD)):
         _sizes(f"views.{name}", [coefficients], features)
         _sizes(f"views.{name}", coefficients, len(lags) + 1)
+    if bool(views.patterns) != bool(views.live_patterns):
+        raise ConfigError("views: has patterns in whole windows or live, not both")
     if views.patterns:
-        decode(views.patterns, features)
+        decode(views.patterns, features, WHOLE_ROWS)
+        decode(views.live_patterns, features, LIVE_ROWS)
     for scale in (views.whole, views.live):
         needed = (*VIEWS, "fixed level", *(PATTERN_VIEWS if views.patterns else ()))
         absent = [name for name in needed if name not in scale.spread]

@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from at_infer.config import Level, ScoreConfig
 from at_infer.models.blame import ACTIVITIES, EPSILON, explain
-from at_infer.models.patterns import PATTERN_VIEWS, PatternDistances, PatternView, known_patterns
+from at_infer.models.patterns import (
+    LIVE_ROWS,
+    PATTERN_VIEWS,
+    WHOLE_ROWS,
+    PatternDistances,
+    PatternView,
+    known_patterns,
+)
 from at_infer.models.statistics import ViewStatistics
 from at_infer.models.view_sums import ACTIVITY_AHEAD, ACTIVITY_VIEWS, ViewSums
 from at_infer.models.view_units import Normalised, views_of
@@ -95,7 +102,8 @@ class Fusion:
         self.steady_rows = lookback(self.widths, "fixed") + max(self.widths)
         """After this many rows, every mean of a causal score is complete."""
         self.features = len(known.next)
-        self.nearest = known_patterns(known.patterns, self.features) if known.patterns else None
+        text, rows = (known.live_patterns, LIVE_ROWS) if causal else (known.patterns, WHOLE_ROWS)
+        self.nearest = known_patterns(text, self.features, rows) if text else None
         """Normal patterns; None if the model has none."""
         self.pattern_weight = known.pattern_weight if known.patterns else None
         patterns: tuple[PatternView, ...] = () if self.nearest is None else PATTERN_VIEWS

@@ -14,7 +14,7 @@ from at_infer.models.blame import ACTIVITIES, explain
 from at_infer.models.fusion import Floats, Fusion, fuse_parts
 from at_infer.models.live_memory import Layout, items
 from at_infer.models.live_step import LiveStep, run
-from at_infer.models.patterns import PATTERN_ROWS
+from at_infer.models.patterns import LIVE_ROWS
 from at_infer.models.row_sums import row_sums
 from at_infer.models.running_sums import RunningSums, SummedColumns
 from at_infer.models.views import AHEAD, LEVEL_STEP, MovingMeans
@@ -114,7 +114,7 @@ class Steady:
             [SummedColumns(self.count + (len(ACTIVITIES) if like.explain else 0), like.means.spans)]
         )
         """Of squared deviations, and of signed ones of activity if scores are explained."""
-        self.layout = Layout([self.inner, self.outer], max(AHEAD) if self.patterns is None else PATTERN_ROWS - 1)
+        self.layout = Layout([self.inner, self.outer], max(max(AHEAD), LIVE_ROWS - 1))
         self.memory = np.zeros((0, self.features), np.float32)
         self.items = items(self.memory)
         self.free: list[int] = []
@@ -139,8 +139,7 @@ class Steady:
         place, views, past = self.free.pop(), fusion.views, self.layout.past
         if views.level is not None:
             self.memory[place] = views.level.median
-        known_rows = views.past if fusion.patterns is None else fusion.patterns.past
-        past.of(self.memory, place)[past.before(fusion.number, past.reach), 0] = known_rows.T
+        past.of(self.memory, place)[past.before(fusion.number, past.reach), 0] = views.past.T
         for k, group, means in self._groups(fusion):
             assert means.context is not None
             rings = {width: ring for (of, width), ring in self.layout.rings[k].items() if of == group}
@@ -161,10 +160,9 @@ class Steady:
             kept = ring.of(self.memory, place)[ring.before(number, self.layout.sums[k].groups[group].kept)]
             means.context = np.ascontiguousarray((kept[:, 0] if means is views.residuals else kept).T)
             means.seen += number - self.entered[place]
-        known_rows = np.ascontiguousarray(past.of(self.memory, place)[past.before(number, past.reach), 0].T)
-        views.past = known_rows[:, -max(AHEAD) :].copy()
+        views.past = np.ascontiguousarray(past.of(self.memory, place)[past.before(number, past.reach), 0].T)
         if fusion.patterns is not None:
-            fusion.patterns.past = known_rows
+            fusion.patterns.past = views.past.copy()
             fusion.patterns.seen += number - self.entered[place]
         if views.level is not None:
             views.level.number = number

@@ -47,6 +47,7 @@ class ViewStatistics(Config):
         "network_weight": 1.0,
         "widths": [25, 50],
         "patterns": "",
+        "live_patterns": "",
         "pattern_weight": 1.0,
     }
 
@@ -67,6 +68,8 @@ class ViewStatistics(Config):
     """Rows that each view is averaged over."""
     patterns: str = ""
     """Normal patterns of each feature, as text of float32 (`at_infer/models/patterns.py`); empty if there are none."""
+    live_patterns: str = ""
+    """The same of fewer rows, for live rows; there are both or none."""
     pattern_weight: float = 1.0
     """Of the two views of patterns in the geometric mean."""
 

@@ -12,29 +12,26 @@ from at_infer.errors import ConfigError
 from at_infer.models.fusion import LABELS, Fusion, lookahead, lookback
 from at_infer.models.fusion_together import Together
 from at_infer.models.patterns import (
-    AHEAD_ROWS,
     LEAST_HEIGHT,
-    PATTERN_ROWS,
+    LIVE_ROWS,
     PATTERN_VIEWS,
+    WHOLE_ROWS,
     NearestPattern,
     PatternDistances,
     decode,
     encode,
     measure_patterns,
 )
-from at_infer.models.statistics import ViewScale, ViewStatistics
+from at_infer.models.statistics import ViewStatistics
 from tests.models.test_fusion import KNOWN, SCORE, F, box, brute_force, series
 from training.patterns import PATTERNS, fit_patterns
 
 
-def stretches(x: np.ndarray) -> np.ndarray:
-    """(n,F) -> (n-R+1,F,R) in float64."""
-    return np.stack([x[i : i + PATTERN_ROWS].T for i in range(len(x) - PATTERN_ROWS + 1)]).astype(np.float64)
-
-
 def distances(x: np.ndarray, patterns: np.ndarray) -> np.ndarray:
-    """Of the stretch that ends with each row from the 50th on: (n,F,2)."""
-    level = stretches(x) - stretches(x).mean(axis=-1, keepdims=True)
+    """Of the stretch that ends with each row that has enough before it: (n,F,2)."""
+    rows = patterns.shape[-1]
+    stretches = np.stack([x[i : i + rows].T for i in range(len(x) - rows + 1)]).astype(np.float64)  # (n,F,R)
+    level = stretches - stretches.mean(axis=-1, keepdims=True)
     form = level / np.maximum(level.std(axis=-1, keepdims=True), LEAST_HEIGHT)
     found = [
         ((rows[:, :, None] - patterns[None, :, kind]) ** 2).sum(axis=-1).min(axis=-1)
@@ -44,23 +41,25 @@ def distances(x: np.ndarray, patterns: np.ndarray) -> np.ndarray:
 
 
 TRAINED = series(1500, seed=1)[:, :F]
-PATTERNS_OF_THREE = fit_patterns([TRAINED])
-assert PATTERNS_OF_THREE is not None
-NEAREST = NearestPattern(PATTERNS_OF_THREE)
-SPREAD = measure_patterns(NEAREST, [TRAINED.T])
-UNIT = np.array([SPREAD[view] for view in PATTERN_VIEWS], np.float32).T
 
 
-def with_patterns(known: ViewStatistics) -> ViewStatistics:
-    def scale(of: ViewScale) -> ViewScale:
-        return replace(of, spread=of.spread | SPREAD)
-
-    whole, live = scale(known.whole), scale(known.live)
-    assert PATTERNS_OF_THREE is not None
-    return replace(known, whole=whole, live=live, patterns=encode(PATTERNS_OF_THREE), pattern_weight=2.5)
+def fitted(rows: int) -> tuple[NearestPattern, np.ndarray, dict[str, list[float]]]:
+    patterns = fit_patterns([TRAINED], rows)
+    assert patterns is not None
+    nearest = NearestPattern(patterns)
+    return nearest, patterns, measure_patterns(nearest, [TRAINED.T])
 
 
-WITH = with_patterns(KNOWN)
+NEAREST, PATTERNS_OF_THREE, SPREAD = fitted(WHOLE_ROWS)
+LIVE, LIVE_OF_THREE, LIVE_SPREAD = fitted(LIVE_ROWS)
+WITH = replace(
+    KNOWN,
+    whole=replace(KNOWN.whole, spread=KNOWN.whole.spread | SPREAD),
+    live=replace(KNOWN.live, spread=KNOWN.live.spread | LIVE_SPREAD),
+    patterns=encode(PATTERNS_OF_THREE),
+    live_patterns=encode(LIVE_OF_THREE),
+    pattern_weight=2.5,
+)
 
 
 def scored(rows: np.ndarray, known: ViewStatistics = WITH, **options: Any) -> np.ndarray:
@@ -72,16 +71,16 @@ def scored(rows: np.ndarray, known: ViewStatistics = WITH, **options: Any) -> np
 def test_distances_equal_brute_force(rows: int) -> None:
     x = series(rows)[:, :F]
     x[30:] *= 3
-    found = NEAREST.squared_distances(x.T).transpose(2, 0, 1)
-    assert PATTERNS_OF_THREE is not None
-    np.testing.assert_allclose(found, distances(x, PATTERNS_OF_THREE), rtol=1e-4, atol=1e-3)
+    for nearest, patterns in ((NEAREST, PATTERNS_OF_THREE), (LIVE, LIVE_OF_THREE)):
+        found = nearest.squared_distances(x.T).transpose(2, 0, 1)
+        np.testing.assert_allclose(found, distances(x, patterns), rtol=1e-4, atol=1e-3)
 
 
 def test_a_row_has_the_same_distance_whatever_comes_with_it() -> None:
     x = np.ascontiguousarray(series(300)[:, :F].T)
     expected = NEAREST.squared_distances(x)
     for first in range(251):
-        one = NEAREST.squared_distances(x[:, first : first + PATTERN_ROWS])
+        one = NEAREST.squared_distances(x[:, first : first + WHOLE_ROWS])
         np.testing.assert_array_equal(one[..., 0], expected[..., first])
 
 
@@ -101,9 +100,9 @@ def test_in_whole_windows_a_row_is_in_the_middle_of_its_stretch_and_live_it_is_t
     unit = np.full((F, 2), 2, np.float32)
     whole = PatternDistances(NEAREST, unit, causal=causal)
     expected = np.ones((F, 2, rows), np.float32)
-    if rows >= PATTERN_ROWS:
+    if rows >= WHOLE_ROWS:
         known = NEAREST.squared_distances(np.ascontiguousarray(x.T)) / 4
-        first = PATTERN_ROWS - 1 - (0 if causal else AHEAD_ROWS)
+        first = WHOLE_ROWS - 1 if causal else WHOLE_ROWS // 2
         expected[..., first : first + known.shape[-1]] = known
         expected[..., first + known.shape[-1] :] = known[..., -1:]
     np.testing.assert_array_equal(whole.add(x.T, end=True), expected)
@@ -118,7 +117,9 @@ def test_in_whole_windows_a_row_is_in_the_middle_of_its_stretch_and_live_it_is_t
 def test_scores_are_the_weighted_mean_of_the_other_views_and_of_both_distances(causal: bool, delay: int) -> None:
     rows = series(400)
     scale = WITH.live if causal else WITH.whole
-    squares = PatternDistances(NEAREST, UNIT, causal=causal).add(rows[:, :F].T, end=True).transpose(2, 0, 1)
+    unit = np.array([scale.spread[view] for view in PATTERN_VIEWS], np.float32).T
+    nearest = LIVE if causal else NEAREST
+    squares = PatternDistances(nearest, unit, causal=causal).add(rows[:, :F].T, end=True).transpose(2, 0, 1)
     logs = []
     for kind in range(len(PATTERN_VIEWS)):
         for width in WITH.widths:
@@ -209,8 +210,7 @@ def test_an_unknown_pattern_is_named_as_the_cause(level: Any) -> None:
 
 
 def test_patterns_survive_as_text() -> None:
-    assert PATTERNS_OF_THREE is not None
-    np.testing.assert_array_equal(decode(encode(PATTERNS_OF_THREE), F), PATTERNS_OF_THREE)
+    np.testing.assert_array_equal(decode(encode(PATTERNS_OF_THREE), F, WHOLE_ROWS), PATTERNS_OF_THREE)
     assert ViewStatistics.from_dict(WITH.to_dict()) == WITH
 
 
@@ -220,27 +220,27 @@ def test_patterns_survive_as_text() -> None:
         "?",
         "AAA",
         "AAAA",
-        encode(np.full((F, 2, 3, PATTERN_ROWS), np.nan, np.float32)),
+        encode(np.full((F, 2, 3, WHOLE_ROWS), np.nan, np.float32)),
         encode(np.zeros((F, 2, 1025, 50))),
     ],
 )
 def test_texts_that_no_training_writes_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="patterns: are not"):
-        decode(text, F)
+        decode(text, F, WHOLE_ROWS)
 
 
 def test_a_model_of_before_has_none() -> None:
-    known = ViewStatistics.from_dict({n: v for n, v in KNOWN.to_dict().items() if not n.startswith("pattern")})
+    known = ViewStatistics.from_dict({n: v for n, v in KNOWN.to_dict().items() if "pattern" not in n})
     assert known == KNOWN
     assert not known.patterns
 
 
 def test_rows_like_those_of_training_are_near_and_others_are_not() -> None:
-    patterns = fit_patterns([TRAINED[:, :1], TRAINED[:700, :1]])
+    patterns = fit_patterns([TRAINED[:, :1], TRAINED[:700, :1]], LIVE_ROWS)
     assert patterns is not None
-    assert patterns.shape == (1, 2, PATTERNS, PATTERN_ROWS)
+    assert patterns.shape == (1, 2, PATTERNS, LIVE_ROWS)
     np.testing.assert_allclose(patterns.mean(axis=-1), 0, atol=1e-5)
-    again = fit_patterns([TRAINED[:, :1], TRAINED[:700, :1]])
+    again = fit_patterns([TRAINED[:, :1], TRAINED[:700, :1]], LIVE_ROWS)
     np.testing.assert_array_equal(again, patterns)
     nearest = NearestPattern(patterns)
     known, other = (nearest.squared_distances(x.T) for x in (TRAINED[:, :1], TRAINED[::2, :1].copy()))
@@ -248,8 +248,8 @@ def test_rows_like_those_of_training_are_near_and_others_are_not() -> None:
 
 
 def test_constant_rows_have_patterns_and_few_rows_have_none() -> None:
-    patterns = fit_patterns([np.full((400, 1), 3, np.float32)])
+    patterns = fit_patterns([np.full((400, 1), 3, np.float32)], WHOLE_ROWS)
     assert patterns is not None
     np.testing.assert_array_equal(patterns, 0)
-    assert fit_patterns([TRAINED[: PATTERNS + PATTERN_ROWS - 2]]) is None
-    assert fit_patterns([TRAINED[:30], TRAINED[: PATTERNS + PATTERN_ROWS - 1]]) is not None
+    assert fit_patterns([TRAINED[: PATTERNS + WHOLE_ROWS - 2]], WHOLE_ROWS) is None
+    assert fit_patterns([TRAINED[:30], TRAINED[: PATTERNS + WHOLE_ROWS - 1]], WHOLE_ROWS) is not None
