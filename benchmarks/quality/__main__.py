@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from at_infer.output import atomic_path
-from benchmarks.quality.baselines import WITHOUT_NETWORK, baselines, without_network
+from benchmarks.quality.baselines import baselines, without_network
 from benchmarks.quality.commands import folder_of, score, train
 from benchmarks.quality.series import GROUPS, Series, load
 from benchmarks.quality.summary import DEFAULT, print_table, summarise
@@ -44,7 +44,7 @@ def measure(series: Series, folder: Path, seed: int, known: dict[str, Any] | Non
         scores |= {name: score(series.test, associations, *options) for name, options in NAMED_MODES.items()}
         scores |= dict(baselines(series))
     elif seed == 0:
-        scores[WITHOUT_NETWORK] = without_network(series)
+        scores |= without_network(series)
     rows_a_day = GROUPS[series.group].rows_a_day
     found = (known or {}) | {name: worth(of_rows, series.labels, rows_a_day) for name, of_rows in scores.items()}
     return {"group": series.group, "name": series.name, "seed": seed, "cpu_s": round(seconds, 1), "worth": found}

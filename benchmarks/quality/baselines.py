@@ -36,6 +36,8 @@ LINEAR_VIEWS = {
     "activity next": "activity of AR, next row",
     "activity ahead": "activity of AR, 5 rows ahead",
 }
+PATTERN_BASELINES = ("nearest pattern", "nearest pattern, any height")
+"""Both views of patterns, of a single feature."""
 WITHOUT_NETWORK = "fusion without a network"
 
 
@@ -56,9 +58,10 @@ def baselines(series: Series, seed: int = 0) -> Iterator[tuple[str, Floats]]:
     yield "IsolationForest", moving_mean(-forest.score_samples(points[1])[:, None].astype(np.float32), SMOOTH)[:, 0]
 
 
-def without_network(series: Series) -> Floats:
-    """The fusion alone, which changes with the formula of the score."""
-    return dict(view_scores(*scaled(*series.rows())))[WITHOUT_NETWORK]
+def without_network(series: Series) -> dict[str, Floats]:
+    """The fusion, which changes with the formula of the score, and the views of patterns."""
+    found = dict(view_scores(*scaled(*series.rows())))
+    return {name: score for name, score in found.items() if name in (WITHOUT_NETWORK, *PATTERN_BASELINES)}
 
 
 def view_scores(train: Floats, test: Floats) -> Iterator[tuple[str, Floats]]:
@@ -82,6 +85,11 @@ def view_scores(train: Floats, test: Floats) -> Iterator[tuple[str, Floats]]:
     known = ViewStatistics(next=next_, ahead=ahead, whole=whole, live=scale, widths=widths)
     known = with_patterns(known, [train[:cut]], [train[cut:]])
     fusion = Fusion(known, ScoreConfig(), causal=False)
+    if fusion.patterns is not None:
+        distances = fusion.patterns.add(test.T, end=True).transpose(1, 2, 0)  # (2,n,1)
+        for name, squares in zip(PATTERN_BASELINES, distances, strict=True):
+            yield name, np.sqrt(moving_mean(np.ascontiguousarray(squares), SMOOTH)).mean(axis=1)
+        fusion = Fusion(known, ScoreConfig(), causal=False)
     rows = np.concatenate([test, test, test - moving_mean(test, LOCAL)], axis=1)
     yield WITHOUT_NETWORK, np.concatenate([fusion.add(rows), fusion.end()])[:, 0]
 
