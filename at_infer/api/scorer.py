@@ -128,7 +128,8 @@ class Scorer(scoring.Scorer):
         """
         chosen = InputOptions(time_column=time, series_column=series, no_time=no_time, one_series=one_series)
         columns = chosen.columns(self.metadata, self.options.max_gap, mask=self.masks, on_grid=self.on_grid)
-        run = TableRun(self, self._rules, columns, self.batch_size_for(0))
+        small = self.batch_size_for(0)  # a result waits for a full batch
+        run = TableRun(self, self._rules, columns, small)
         waiting: deque[_Batch] = deque()
         done: deque[_Batch] = deque(maxlen=1)
 

@@ -24,7 +24,7 @@ from at_infer.models.criterion import (
 from at_infer.models.metadata import Metadata
 from at_infer.models.spacing import MAX_GAP, Clock, Spacing, Times, choose_grid, grid_max_gap
 from at_infer.scoring.asked_score import asked_score, check_outputs
-from at_infer.scoring.batch_size import choose_batch_size, windows_per_s
+from at_infer.scoring.batch_size import SMALL_BATCH, choose_batch_size, windows_per_s
 from at_infer.scoring.last_step import LAST_ROWS_BATCH, has_onset, last_step, look_ahead, needs_live_rows, runs_last
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.rows import RowScorer
@@ -222,14 +222,15 @@ class Scorer:
             lanes=lanes,
         )
 
-    def batch_size_for(self, rows: int) -> int:
-        """The size that was asked for, or that of `choose_batch_size`."""
+    def batch_size_for(self, rows: int | None) -> int:
+        """The size that was asked for, or what suits so many rows; None: they come live, of any series."""
         asked = self.engine_options.batch_size
         if asked is not None:
             return asked
         if self._runs_last:
             return LAST_ROWS_BATCH
-        return choose_batch_size(self.engine, self.metadata, rows // self.layout.stride)
+        size = choose_batch_size(self.engine, self.metadata, (rows or 0) // self.layout.stride)
+        return max(size, SMALL_BATCH) if rows is None and self.engine.lanes > 1 else size
 
     def engine_rows_per_s(self, batch_size: int) -> float:
         """Speed of the engine alone."""

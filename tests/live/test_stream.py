@@ -172,6 +172,14 @@ def test_windows_of_many_series_share_a_batch():
     assert found.score.tolist() == [10 * i + N - 1 for i in range(6)]
 
 
+@pytest.mark.parametrize(("lanes", "asked", "size"), [(0, None, 8), (2, None, 32), (2, 5, 5)])
+def test_live_rows_of_a_small_network_come_in_larger_batches_unless_asked_for(lanes, asked, size):
+    engine = FirstColumn()
+    engine.lanes = lanes
+    with StreamScorer(engine, engine_options=EngineOptions(batch_size=asked)) as stream:
+        assert stream.batch_size == size
+
+
 def test_windows_of_one_series_share_a_batch_and_each_is_its_own():
     engine = FirstColumn()
     StreamScorer(engine, engine_options=EngineOptions(batch_size=5)).push_many(rows_of(range(N - 1 + 7)))

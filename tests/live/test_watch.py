@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from typer.main import get_command
 
 from at_infer import EngineOptions
+from at_infer.cli import app
 from at_infer.errors import ConfigError, OutputError
 from at_infer.live import watch as watch_module
 from at_infer.live.lines import Block, PipedLines
@@ -210,6 +212,11 @@ def test_a_carried_column_cannot_take_the_name_of_an_answer(tmp_path, name):
 def test_a_delay_that_is_no_time_is_refused(delay):
     with pytest.raises(ConfigError, match="max_delay_s: "):
         WatchOptions(max_delay_s=delay)
+
+
+def test_a_row_waits_as_long_in_python_as_on_the_command_line():
+    options = {one.name: one for one in get_command(app).commands["watch"].params}  # type: ignore[attr-defined]
+    assert options["max_delay_ms"].default == 1000 * WatchOptions().max_delay_s
 
 
 class Script:
