@@ -185,8 +185,9 @@ class ScoreConfig(Config):
         self._choice("mode", ScoreMode)
         self._choice("level", Level)
         self._at_least("smooth", 1)
-        if self.mode == "fusion" and (self.smooth > 1 or self.normalise_errors):
-            raise ConfigError("mode: fusion does its own smoothing and normalising; leave both out, or name a mode")
+        for name, is_given in (("smooth", self.smooth > 1), ("normalise_errors", self.normalise_errors)):
+            if self.mode == "fusion" and is_given:
+                raise ConfigError(f"{name}: mode fusion smooths and normalises by itself; leave it out, or name a mode")
         if not 0 < self.temperature < float("inf"):
             raise ConfigError(f"temperature: {self.temperature} is not a positive number")
 

@@ -52,12 +52,12 @@ class ExportConfig(Config):
         if self.outputs is not None and not (self.outputs and set(self.outputs) <= set(CHOICES)):
             raise ExportError(f"outputs: {', '.join(self.outputs)} are not all of {', '.join(CHOICES)}")
         if (self.atol is None) != (self.rtol is None):
-            raise ExportError("tolerance: `atol` and `rtol` go together; give both or neither")
+            raise ExportError(f"{'atol' if self.rtol is None else 'rtol'}: `atol` and `rtol` go together; give both")
         if self.precision == "int8" and self.calibration is None:
             raise ExportError("precision: int8 needs real rows to calibrate on; pass calibration='data.parquet'")
         if self.on_turing and self.precision != "fp16":
             raise ExportError(
-                f"compute capability 75: TensorRT-RTX has no {self.precision} matrix products on Turing; export with "
+                f"compute_capabilities: TensorRT-RTX has no {self.precision} matrix products on Turing; export with "
                 f"precision='fp16', or leave 75 out"
             )
         if self.portable and self.engine != "tensorrt":

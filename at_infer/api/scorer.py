@@ -88,7 +88,8 @@ class Scorer(scoring.Scorer):
         """
         if not is_table(rows):
             if time is not None or series is not None:
-                raise ConfigError("time and series: an array has no names of columns; give a table, or `times`")
+                name = "series" if time is None else "time"
+                raise ConfigError(f"{name}: an array has no names of columns; give a table, or `times`")
             return self._score_array(rows, times)  # type: ignore[arg-type]
         if times is not None:
             raise ConfigError("times: are for arrays; name the column of a table with time=...")

@@ -112,14 +112,14 @@ def _for_scoring(
     if align == "last" and delays and delay not in delays:
         raise ConfigError(
             f"delay: {source} has thresholds for delays of {', '.join(map(str, delays))} rows; choose one of them, or "
-            f"give a number as threshold"
+            f"give a number as `threshold`"
         )
     notes = tuple(_notes(metadata, record, source, align, delay, stride))
     if false_alarms is not None:
         if config.mode != recorded.mode:
             raise ConfigError(
-                f"false_alarms: {source} has incident counts of mode {recorded.mode} only; leave score mode out, or "
-                f"give a number as threshold"
+                f"false_alarms: {source} has incident counts of mode {recorded.mode} only; leave `mode` out, or "
+                f"give a number as `threshold`"
             )
         rate = parse_rate(false_alarms)
         found = rates_of(record, source).threshold(rate, rows_per_day_of(metadata))
@@ -136,7 +136,7 @@ def _for_scoring(
     elif kept is None:
         raise ConfigError(
             f"threshold: {source} has no validation scores of mode {config.mode} with align {align}; give a number "
-            f"as threshold"
+            f"as `threshold`"
         )
     elif threshold == "auto":
         return ChosenThreshold(value=kept.by_gap(), how="gap statistic", validation=known, notes=notes)
@@ -154,13 +154,13 @@ def _check_same_score(recorded: ScoreConfig, config: ScoreConfig) -> None:
         "smooth": config.smooth != recorded.smooth,
         "temperature": config.mode == "published" and config.temperature != recorded.temperature,
         "level": config.mode == "fusion" and config.level != recorded.level,
-        "normalise errors": config.error_kind != replace(config, normalise_errors=recorded.normalise_errors).error_kind,
+        "normalise_errors": config.error_kind != replace(config, normalise_errors=recorded.normalise_errors).error_kind,
     }
     for name in (name for name, is_changed in changed.items() if is_changed):
-        was = getattr(recorded, name.replace(" ", "_"))
+        was = getattr(recorded, name)
         shown = was if isinstance(was, bool | str) else f"{was:g}"
         raise ConfigError(
-            f"threshold: the model's belongs to {name} {shown}; with another {name} give a number as threshold"
+            f"threshold: the model's belongs to `{name}` {shown}; with another one give a number as `threshold`"
         )
 
 

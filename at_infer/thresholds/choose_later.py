@@ -59,7 +59,7 @@ def _leaking(
 ) -> ChosenThreshold:
     """The published code: a percentile over the scores of the training and of the test rows together."""
     if train_scores is None or delta is not None:
-        raise ConfigError("protocol: published-leaking needs train scores, and a ratio instead of a delta")
+        raise ConfigError("protocol: published-leaking needs `train_scores`, and `ratio` instead of `delta`")
     ratio = DEFAULT_RATIO if ratio is None else ratio
     train = read_validation_scores(train_scores).scores
     assert train is not None

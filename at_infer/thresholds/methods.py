@@ -36,7 +36,7 @@ class MethodOptions:
 
     def __post_init__(self) -> None:
         if self.method == "fixed" and self.delta is None:
-            raise ConfigError("threshold: method fixed needs a delta")
+            raise ConfigError("delta: method fixed needs one")
         check_ratio(self.ratio)
         if self.delta is not None:
             check_finite("delta", self.delta)
@@ -185,7 +185,7 @@ def _choices(known: ValidationScores, options: MethodOptions) -> Iterator[Choice
 
     def spot() -> float:
         if per_day is None:
-            raise ConfigError("threshold: a rate per day needs the rows per day, or the interval between rows")
+            raise ConfigError("threshold: a rate per day needs `rows_per_day`, or the `interval` of rows")
         return known.by_peaks(alarms / per_day)
 
     yield _choice(known, "spot", f"peaks over threshold, {alarms:g} rows a day", spot, per_day)

@@ -201,7 +201,7 @@ def test_the_published_variant_leaks_and_says_so(
     assert "LEAKING" in found["how"]
     text = run_cli("evaluate", tmp_path / "scores.parquet", "--labels", tmp_path / "test.parquet", *options).out
     assert "LEAKING: the threshold has seen the test scores" in text
-    assert "needs train scores" in evaluate("--protocol", "published-leaking")
+    assert "needs --train-scores, and --ratio instead of --delta" in evaluate("--protocol", "published-leaking")
 
 
 @pytest.mark.slow

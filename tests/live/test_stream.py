@@ -294,7 +294,7 @@ def test_series_and_times_must_be_as_many_as_the_rows():
         ({"max_series": 0}, "max_series: 0 is too small"),
         ({"options": ScoreOptions(explain="top")}, "first.column has no output reconstruction"),
         ({"options": ScoreOptions(stride=2)}, "leave `stride` out"),
-        ({"options": ScoreOptions(smooth=2)}, "give a number as threshold"),
+        ({"options": ScoreOptions(smooth=2)}, "give a number as `threshold`"),
     ],
 )
 def test_options_that_cannot_work_are_refused(options, message):

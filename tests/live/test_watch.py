@@ -571,8 +571,8 @@ def test_the_state_of_another_model_is_refused_with_one_line(models, table, edit
     ("words", "message"),
     [
         (["--threads", "0"], "--threads: 0 is too small; at least 1"),
-        (["--one-series"], "series: --one-series excludes --series-column; give one of them"),
-        (["--no-time"], "time: --no-time excludes --time-column; give one of them"),
+        (["--one-series"], "--one-series: excludes --series-column; give one of them"),
+        (["--no-time"], "--no-time: excludes --time-column; give one of them"),
         (["--from-end"], "--from-end: needs --follow; stdin is always read from its start"),
         (["--state-interval", "-1"], "--state-interval: -1 s is negative or not a number; give 0 or more"),
         (["--threshold", "high"], "--threshold: 'high' is neither a number nor auto"),
@@ -584,7 +584,7 @@ def test_the_state_of_another_model_is_refused_with_one_line(models, table, edit
         (["--state", "folder"], "folder: is a folder; give a file name"),
         (
             ["--smooth", str(SMOOTH + 1)],
-            "--score-mode: fusion does its own smoothing and normalising; leave both out, or name a mode",
+            "--smooth: mode fusion smooths and normalises by itself; leave it out, or name a mode",
         ),
     ],
 )

@@ -703,13 +703,13 @@ BAD_OPTIONS: dict[str, tuple[list[str], str]] = {
     "no smoothing": (["--smooth", "0"], "--smooth: 0 is too small"),
     "another smoothing": (
         ["--score-mode", "reconstruction", "--smooth", "2"],
-        "--threshold: the model's belongs to smooth 1; with another smooth give a number as threshold",
+        "--threshold: the model's belongs to --smooth 1; with another one give a number as --threshold",
     ),
     "another mode": (["--score-mode", "published"], "--score-mode: published compares associations by the published"),
     "temperature": (["--temperature", "0"], "--temperature: 0.0 is not a positive number"),
     "batch size": (["--batch-size", "0"], "--batch-size: 0 is too small"),
     "threads": (["--threads", "0"], "--threads: 0 is too small"),
-    "one series and many": (["--one-series", "--series-per-file"], "series: --one-series excludes"),
+    "one series and many": (["--one-series", "--series-per-file"], "--one-series: excludes"),
 }
 
 
