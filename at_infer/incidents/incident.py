@@ -4,7 +4,7 @@ import hashlib
 import math
 import re
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ class Cause(NamedTuple):
 
     feature: str
     share: float
-    """Of the score, over the rows of the incident."""
+    """Of the error, over the rows of the incident."""
     view: str | None = None
     """Main view, in mode `fusion`: shape, next row, rows ahead, burst, level or stuck."""
 
