@@ -35,6 +35,7 @@ from at_infer.tables.clock import FOR_GAPS, NEEDED, times_to_numbers
 from at_infer.tables.frames import array_values
 from at_infer.tables.resample import OnGrid
 from at_infer.thresholds.choose import ScoringWay, ThresholdWish, choose_for_scoring
+from at_infer.thresholds.verdict import exceeds
 
 
 class Scores(NamedTuple):
@@ -177,8 +178,8 @@ class Scorer:
         return self.options.on_missing_feature == "mask"
 
     def verdict(self, scores: Floats) -> Bools:
-        """True where the score exceeds the threshold; never for a row without a score."""
-        return np.greater(scores, np.float32(self.threshold))
+        """Which rows are anomalous."""
+        return exceeds(scores, self.threshold)
 
     @property
     def row_settings(self) -> RowSettings:
