@@ -195,10 +195,6 @@ class ScoreConfig(Config):
         """The same with other settings; None: unchanged."""
         return replace(self, **{name: value for name, value in given.items() if value is not None})
 
-    def is_formed_like(self, other: "ScoreConfig") -> bool:
-        """Are all settings the same, whatever the mode?"""
-        return self.to_dict() | {"mode": ""} == other.to_dict() | {"mode": ""}
-
     @property
     def uses_discrepancy(self) -> bool:
         """Does the score look at the associations at all?"""

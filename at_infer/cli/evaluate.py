@@ -68,10 +68,13 @@ def evaluate(
     from at_infer.evaluation.evaluate import evaluate as run
     from at_infer.evaluation.table import as_text
     from at_infer.tables.labels import read_labelled
-    from at_infer.thresholds.choose_later import choose_for_evaluation
+    from at_infer.thresholds.choose import EvaluationThreshold, choose_for_evaluation
     from at_infer.thresholds.rates import rows_a_day
 
     per_day = rows_a_day(rows_per_day, interval)
+    asked = EvaluationThreshold(
+        ratio=ratio, delta=delta, validation=validation, engine=engine, protocol=protocol, train_scores=train_scores
+    )
     rows = read_labelled(
         scores,
         labels,
@@ -81,17 +84,7 @@ def evaluate(
         series_column=series_column,
         join=join,
     )
-    chosen = choose_for_evaluation(
-        rows.scores,
-        rows.properties,
-        source=scores,
-        ratio=ratio,
-        delta=delta,
-        validation=validation,
-        engine=engine,
-        protocol=protocol,
-        train_scores=train_scores,
-    )
+    chosen = choose_for_evaluation(rows.scores, rows.properties, asked, source=scores)
     found = run(rows, chosen, seed=seed, rows_per_day=per_day)
     told = None
     if score_column == "score":

@@ -78,7 +78,7 @@ def test_every_method_tells_what_it_would_flag(threshold: Any) -> None:
     assert found["ratio"]["threshold"] == pytest.approx(ratio_threshold(SCORES, 0.01), rel=1e-3)
     assert found["gap"]["threshold"] is None
     assert "do not form two clusters" in found["gap"]["note"]
-    assert "no incidents were counted on the validation part; train again" in found["incidents"]["note"]
+    assert "for rows scored in this way; train again" in found["incidents"]["note"]
 
 
 def test_a_rate_of_false_incidents_is_shown_and_written(threshold: Any, tmp_path: Path) -> None:

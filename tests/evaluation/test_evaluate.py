@@ -223,7 +223,9 @@ def test_a_model_gives_what_the_file_of_scores_does_not_know(evaluate: Any, tmp_
     found = evaluate("--engine", model, "--ratio", 0.3, properties={})
     assert found["protocol"]["threshold"] == pytest.approx(ratio_threshold(VALIDATION, 0.3), rel=0.02)
     smoothed = recorded(score=ScoreConfig(mode="reconstruction", smooth=5).to_dict())
-    assert "another smoothing" in evaluate("--engine", model, "--ratio", 0.3, properties=smoothed)
+    assert "its validation scores belong to --smooth 1" in evaluate(
+        "--engine", model, "--ratio", 0.3, properties=smoothed
+    )
     foreign = write_model(tmp_path / "foreign.onnx", None)
     assert "was not exported by at-infer" in evaluate("--engine", foreign, properties={})
 
