@@ -8,12 +8,9 @@ import polars as pl
 
 from at_infer.choices import Join
 from at_infer.errors import DataError
+from at_infer.models.scored_by import ScoredBy
 from at_infer.tables.files import InputFile, listed, reading, source_files
 from at_infer.tables.order import SeriesAndTime
-from at_infer.untrusted import load_json
-
-BAD_TIME = "at_infer.on_bad_time"
-"""Key-value metadata of a file of scores: what was done about times that do not rise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +34,9 @@ class KeyWalk:
     def __init__(self, keys: Keys, source: str, properties: Mapping[str, str]) -> None:
         self.keys, self.source = keys, source
         self.name = " and ".join(keys.series) if keys.series else None
-        ignored = properties.get(BAD_TIME) == '"ignore"'  # whoever scored the rows took times as they came
+        ignored = (
+            ScoredBy.of(properties, source).on_bad_time == "ignore"
+        )  # whoever scored the rows took times as they came
         self.order = SeriesAndTime(keys.time, self.name, "ignore" if ignored else None)
         self.order.enter(source, 0)
 
@@ -80,7 +79,8 @@ def find_keys(file: InputFile, time: str | None, series: str | None, taken: set[
             break
         front.append(name)
     if time is None and series is None:
-        time, series = (_recorded(file, role, front) for role in ("time", "series"))
+        written = ScoredBy.of(file_properties(file), str(file.path))
+        time, series = (name if name in front else None for name in (written.time_column, written.series_column))
     free = [name for name in front if name not in (time, series, "row", "file")]
     if len(free) == 2 and time is None and series is None:
         series, time = free
@@ -93,15 +93,6 @@ def find_keys(file: InputFile, time: str | None, series: str | None, taken: set[
     of_file = ["file"] if "file" in front and series != "file" else []
     numbered = "row" in front and "row" not in (time, series)
     return Keys(time, [*of_file, *([] if series is None else [series])], "row" if numbered else None)
-
-
-def _recorded(file: InputFile, role: str, front: list[str]) -> str | None:
-    """The column that was read as this, if the file says so and has it."""
-    try:
-        found = load_json(file_properties(file).get(f"at_infer.{role}_column", "null"))
-    except ValueError:
-        return None
-    return found if isinstance(found, str) and found in front else None
 
 
 def compared_keys(keys: Keys, join: Join, own: InputFile, other: InputFile) -> list[str]:

@@ -236,7 +236,8 @@ def test_scores_without_a_threshold_say_what_to_pass(evaluate: Any) -> None:
     found = evaluate("--delta", 1.5, properties={})
     assert found["protocol"]["ratio"] is None
     assert found["roc"] == []
-    assert "metadata are damaged" in evaluate(properties={"at_infer.threshold": "{"})
+    for name, value in (("threshold", "{"), ("time_column", "3"), ("on_bad_time", '"forget"')):
+        assert f"metadata are damaged (at_infer.{name}: " in evaluate(properties={f"at_infer.{name}": value})
 
 
 @pytest.mark.parametrize(
