@@ -34,10 +34,9 @@ class KeyWalk:
     def __init__(self, keys: Keys, source: str, properties: Mapping[str, str]) -> None:
         self.keys, self.source = keys, source
         self.name = " and ".join(keys.series) if keys.series else None
-        ignored = (
-            ScoredBy.of(properties, source).on_bad_time == "ignore"
-        )  # whoever scored the rows took times as they came
-        self.order = SeriesAndTime(keys.time, self.name, "ignore" if ignored else None)
+        on_bad_time = ScoredBy.of(properties, source).on_bad_time
+        # Whoever scored the rows took times as they came.
+        self.order = SeriesAndTime(keys.time, self.name, "ignore" if on_bad_time == "ignore" else None)
         self.order.enter(source, 0)
 
     def take(self, frame: pl.DataFrame, first_row: int) -> list[tuple[int, str]]:
