@@ -758,7 +758,7 @@ def test_an_engine_that_needs_a_gpu_says_so_where_there_is_none(
     words = words or ["--engine", models / "model.onnx", "--provider", kind]
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
     message = refused(finished(start(data, *words, "-o", out / "s.parquet", env=environment)))
-    assert "GPU" in message if kind == "plan" else f"{kind} provider" in message
+    assert "model.trt: needs an NVIDIA GPU" in message if kind == "plan" else f"{kind} provider" in message
     assert files(out) == set()
 
 

@@ -56,7 +56,7 @@ def test_options_that_exclude_each_other_are_refused(score: Score) -> None:
         with pytest.raises(ConfigError, match=f"{name}: 'x' is not one of"):
             ScoreOptions(**{name: "x"})
     for given in ({"ratio": 1.5}, {"smooth": 0}, {"batch_size": 0}, {"mode": "x"}, {"temperature": -1.0}):
-        with pytest.raises(ConfigError):
+        with pytest.raises(ConfigError, match=rf"^{next(iter(given))}: "):
             score(rows(60), **given)
 
 
