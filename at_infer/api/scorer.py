@@ -174,7 +174,7 @@ class Scorer(scoring.Scorer):
         with self._turn:
             channels = self.score_channels(rows, times)
         missing = np.isnan(np.asarray(rows, np.float64)) if self.masks else None
-        tracker, known = tracker_of(self, self._rules, ""), None if times is None else self._known_times(times)
+        tracker, known = tracker_of(self, self._rules, ""), None if times is None else self.known_times(times)
         gaps = [] if known is None or self.longest_step is None else find_gaps(known, self.longest_step).tolist()
         events: list[Event] = []
         for first, end in pairwise(sorted({0, *gaps, len(channels)})):

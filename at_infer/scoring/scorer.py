@@ -72,9 +72,9 @@ class Scorer:
                 lacks = "; ".join(self.engine.missing)
                 raise EngineError(f"{self.engine.path}: cannot score, it lacks {lacks}; use at-infer export")
             self.metadata: Metadata = self.engine.metadata
-            if self.options.explain is None:
-                self.options = replace(self.options, explain=self._default_explain())
             self.config = asked_score(self.metadata, self.options)
+            if self.options.explain is None:
+                self.options = replace(self.options, explain=self.default_explain())
             self.chosen = choose_for_scoring(
                 self.metadata,
                 self.config,
@@ -130,13 +130,13 @@ class Scorer:
             raise DataError(f"times: there are {len(times)} of {len(values)} rows")
         core = self.rows(self.batch_size_for(len(values)))
         series = core.start()
-        core.push(series, values, times=None if times is None else self._known_times(times))
+        core.push(series, values, times=None if times is None else self.known_times(times))
         core.end(series)
         core.flush()
         nothing = np.empty((0, core.settings.channels), np.float32)
         return np.concatenate([nothing, *(part.channels for part in core.take())])
 
-    def _known_times(self, times: Sequence[Any] | NDArray[Any]) -> Times | None:
+    def known_times(self, times: Sequence[Any] | NDArray[Any]) -> Times | None:
         """As the season and gaps need them."""
         clock = self.clock
         if clock is None:
@@ -287,7 +287,7 @@ class Scorer:
                 errors = np.where(missing > 0, np.float32(0), errors)
             return np.concatenate([score[..., None], errors], axis=-1)
 
-    def _default_explain(self) -> Explain:
+    def default_explain(self) -> Explain:
         """An incident has causes; asked for in the options, it is an error if the engine cannot name them."""
         named = self.makes_incidents and "reconstruction" in self.engine.outputs
         return "top" if named or self.options.incidents is not None else "none"
