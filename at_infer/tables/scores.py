@@ -77,15 +77,17 @@ class ScoredFile:
         labels: str | None = None,
         *,
         label_column: str = "label",
+        score_column: str = "score",
         time_column: str | None = None,
         series_column: str | None = None,
         join: Join = "auto",
     ) -> None:
-        self.source, self.labels, self.label_column = source, labels, label_column
+        self.source, self.labels = source, labels
+        self.label_column, self.score_column = label_column, score_column
         self.files = open_files(source)
         head = self.files[0]
-        _check_has(self.files, ["score"], "is it a file of at-infer score?")
-        self.keys = find_keys(head, time_column, series_column, {"score", label_column})
+        _check_has(self.files, [score_column], "is it a file of at-infer score?")
+        self.keys = find_keys(head, time_column, series_column, {score_column, label_column})
         _check_has(self.files, self.keys.columns, "all files need the same columns")
         self.rows = sum(file.rows for file in self.files)
         self.properties = file_properties(head)
@@ -131,7 +133,7 @@ class ScoredFile:
         """All rows, in order."""
         walk = KeyWalk(self.keys, self.source, self.properties)
         theirs = _even(self.label_files, [self.label_column, *self.compared])
-        for first, own in _even(self.files, ["score", *self.keys.columns, *self.explanation, *self.beside]):
+        for first, own in _even(self.files, [self.score_column, *self.keys.columns, *self.explanation, *self.beside]):
             labels = None
             if self.labels is not None:
                 _, other = next(theirs)
@@ -140,7 +142,7 @@ class ScoredFile:
                 labels = label_values(other[self.label_column], self.labels, first)
             yield ScoredChunk(
                 first_row=first,
-                scores=score_values(own, "score", self.source, first),
+                scores=score_values(own, self.score_column, self.source, first),
                 times=self._times(own),
                 keys=self._keys(own, first),
                 onset=own[ONSET].cast(pl.Float32).to_numpy() if self.has_onset else None,
@@ -153,8 +155,10 @@ class ScoredFile:
 
     def pick(self, ranges: Sequence[Range]) -> list[tuple[Floats, Times | None]]:
         """Scores and times of some ranges of rows, given in order of their starts."""
-        names = ["score", *([] if self.keys.time is None else [self.keys.time])]
-        return [(score_values(f, "score", self.source), self._times(f)) for f in _pick(self.files, names, ranges)]
+        names = [self.score_column, *([] if self.keys.time is None else [self.keys.time])]
+        return [
+            (score_values(f, self.score_column, self.source), self._times(f)) for f in _pick(self.files, names, ranges)
+        ]
 
     def pick_data(
         self, source: str, columns: Sequence[str] | None, ranges: Sequence[Range], *, clock: bool = False
