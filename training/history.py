@@ -7,7 +7,7 @@ from typing import Self
 from at_infer.config import TrainConfig
 from training.checkpoint import Checkpoint
 from training.schedule import Ended
-from training.student_agreement import Agreement
+from training.student_agreement import StudentAgreement
 
 ENOUGH = 0.95
 """Rank correlation from which on a student counts as one that gives the scores of its teacher."""
@@ -22,7 +22,7 @@ class History:
     best_step: int
     """Whose weights the checkpoint has."""
     ended: Ended | None
-    agreement: Agreement | None
+    agreement: StudentAgreement | None
     """Of a student with its teacher."""
     times_as_fast: float | None
     """A student as its teacher, in PyTorch."""
@@ -39,7 +39,7 @@ class History:
             steps=known["evaluations"][-1]["step"],
             best_step=known["best_step"],
             ended=known["ended"],
-            agreement=Agreement(**known["agreement"]) if "agreement" in known else None,
+            agreement=StudentAgreement(**known["agreement"]) if "agreement" in known else None,
             times_as_fast=known.get("times_as_fast"),
             width=checkpoint.model.width,
             uses_discrepancy=checkpoint.score.uses_discrepancy,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from at_infer.api.picture import Span
+from at_infer.api.picture import SeriesRows
 from at_infer.api.progress import Bar
 from at_infer.api.result import Result
 from at_infer.api.table_run import FinalRows, TableRun, closed, track, tracker_of
@@ -180,7 +180,7 @@ class Scorer(scoring.Scorer):
         for first, end in pairwise(sorted({0, *gaps, len(channels)})):
             events += tracker.cross_gap()
             events += track(self, tracker, slice(first, end), channels, times, missing)
-        spans = [Span("", 0, len(channels), 0)] if len(channels) else []
+        spans = [SeriesRows("", 0, len(channels), 0)] if len(channels) else []
         found = closed(events + tracker.end())
         return FinalRows(channels, found, times, spans, Frame()).result(self, None, Frame())
 

@@ -33,11 +33,11 @@ def incident_curve(
     counts = []
     for level in levels.tolist():
         rules = default_rules(level, score, median=median, options=options)
-        counts.append(sum(count_incidents(scores, rules) for scores in series))
+        counts.append(sum(count_openings(scores, rules) for scores in series))
     return IncidentCurve(levels=levels.tolist(), counts=counts, rows=len(known), options=options)
 
 
-def count_incidents(scores: Floats, rules: IncidentRules) -> int:
+def count_openings(scores: Floats, rules: IncidentRules) -> int:
     """How many incidents `IncidentTracker` opens for one series, all at once; no incident is made."""
     hot = np.flatnonzero(exceeds(scores, rules.open_at))
     cold = np.flatnonzero(~exceeds(scores, rules.close_at))

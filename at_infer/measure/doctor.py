@@ -17,7 +17,7 @@ from typing import cast
 
 from at_infer import __version__
 from at_infer.installed import GPU_RUNTIME, find_conflicts, install_extra, runtime_packages
-from at_infer.measure.machine import Command, Cpu, Examined, Extra, Gpus, Machine, Tried
+from at_infer.measure.machine import Cpu, Examined, Extra, Gpus, Machine, Tried, TriedCommand
 from at_infer.threads import cpu_count
 
 PROBE = Path(__file__).with_name("load_probe.py")
@@ -91,7 +91,7 @@ def broken(machine: Machine) -> str | None:
     return None if cpu["works"] else f"ONNX Runtime does not run on this CPU ({cpu['reason']}); install at-infer again"
 
 
-def commands(machine: Machine) -> list[Command]:
+def commands(machine: Machine) -> list[TriedCommand]:
     """Which commands will work here, and what the others lack."""
     extras, tensorrt, gpu = machine["extras"], machine["tensorrt"], machine["gpu"]
     no_gpu = None if gpu["works"] else f"needs an NVIDIA GPU with its driver ({gpu['reason']})"
