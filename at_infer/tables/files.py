@@ -16,6 +16,7 @@ from at_infer.errors import DataError
 from at_infer.native_stderr import without_panics
 from at_infer.untrusted import check_name
 
+MOST_LISTED = 6  # names in an error
 CHUNK_CELLS = 1 << 20  # cells decoded at a time: 8 MB as float64, whatever the number of rows and columns
 AHEAD_CELLS = 1 << 22  # cells polars may decode before we take them: it reads ahead of a slow reader without end
 
@@ -203,7 +204,7 @@ def _refuse_duplicates(path: Path | str, schema: pl.Schema) -> None:
             raise DataError(f"{path}: column {name.rsplit('_duplicated_', 1)[0]!r} occurs twice; rename one of them")
 
 
-def listed(names: Sequence[str], most: int = 6) -> str:
+def listed(names: Sequence[str]) -> str:
     """The first few names, and how many more."""
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+    shown = ", ".join(names[:MOST_LISTED])
+    return shown if len(names) <= MOST_LISTED else f"{shown} and {len(names) - MOST_LISTED} more"

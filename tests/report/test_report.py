@@ -80,7 +80,6 @@ def test_no_peak_is_lost_in_a_long_file(
     report: Callable[..., Page], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("at_infer.report.levels.MOST_BUCKETS", 1000)
-    monkeypatch.setattr("at_infer.report.levels.bucket_rows.__defaults__", (1000,))
     monkeypatch.setattr(score_files, "CHUNK_ROWS", 777)
     score = noisy_scores(50_000)
     page = report(write_scores(tmp_path / "s.parquet", {"row": np.arange(50_000), "score": score}))
