@@ -29,6 +29,8 @@ Provider = Literal["cpu", "cuda", "tensorrt", "rtx"]
 SCORE_MODES: tuple[ScoreMode, ...] = get_args(ScoreMode)
 WINDOW_MODES: tuple[ScoreMode, ...] = tuple(mode for mode in SCORE_MODES if mode != "fusion")
 """Modes that are functions of a window; `fusion` also looks at rows around it."""
+PLAN_BATCHES = "1:32:256"
+"""Smallest, best and largest batch that plans are made for, unless others are asked for."""
 DEFAULT_RATIO = 0.01
 """Fraction of the validation rows above the threshold of training (the paper's r)."""
 DEFAULT_RATE, DEFAULT_RATE_WITHOUT_DATES = "1/day", "1/1440 rows"

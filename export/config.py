@@ -1,11 +1,11 @@
 """Options of an export."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
 from at_infer.config import Config, ExportPrecision, ScoreMode
-from at_infer.engines.tensorrt.batching import BatchProfile
+from at_infer.engines.tensorrt.batching import DEFAULT_PROFILE, BatchProfile
 from at_infer.errors import ExportError
 from at_infer.models.metadata import Graph
 from export.graphs import Output
@@ -33,7 +33,7 @@ class ExportConfig(Config):
     engine_graph: Graph = "score"
     compute_capabilities: tuple[int, ...] | None = None
     """GPUs to build for with TensorRT-RTX; None: all that can run any precision."""
-    batch: BatchProfile = field(default_factory=lambda: BatchProfile(1, 32, 256))
+    batch: BatchProfile = DEFAULT_PROFILE
     portable: bool = False
     """A TensorRT plan for every GPU from Ampere on, and for later versions of TensorRT; slower."""
     atol: float | None = None

@@ -11,12 +11,11 @@ from typing import Any
 import onnx
 from onnx import TensorProto
 
+from at_infer.engines.tensorrt.batching import DEFAULT_PROFILE
 from at_infer.errors import ExportError, OutputError
 from at_infer.models.kinds import PLAN_TAGS, TITLES, file_sha256
 from at_infer.models.metadata import PREFIX, Metadata
 
-BATCH = (1, 32, 256)
-"""Profile of an ONNX file that has none of its own."""
 QUEUE_DELAY_US = 1000
 ONNX_MODEL, PLAN_MODEL = "anomaly_transformer_onnx", "anomaly_transformer_trt"
 PARAMETERS = ("at_infer", "graph", "columns", "fill", "score", "alignment", "precision", "season", "grid")
@@ -51,7 +50,7 @@ def write_repository(
     profile both configurations take. A request waits at most `QUEUE_DELAY_US` for others to share its batch.
     Nothing but a repository written earlier is ever replaced.
     """
-    smallest, best, largest = metadata.batch or BATCH
+    smallest, best, largest = metadata.batch or DEFAULT_PROFILE.as_list()
     if smallest > 1:
         raise ExportError(
             f"{plan_path or onnx_path}: takes at least {smallest} windows, but a request to Triton may hold one; "
