@@ -93,6 +93,33 @@ class InputFile:
                 scan = pl.scan_parquet(path, glob=isinstance(path, str), hive_partitioning=hive)
             return cls(path, scan, scan.collect_schema(), scan.select(pl.len()).collect().item())
 
+    def check_has(self, names: Sequence[str], hint: str = "") -> None:
+        """Raise if a column is missing."""
+        for name in names:
+            if name not in self.schema:
+                there = f"the file has {listed(list(self.schema))}"
+                raise DataError(f"{self.path}: column {name!r} is missing; {there}{hint and '; ' + hint}")
+
+    def check_numbers(self, names: Sequence[str], hint: str = "the model needs numbers") -> None:
+        """Raise if a column cannot be a feature."""
+        for name in names:
+            dtype = self.schema[name]
+            if not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)):
+                raise DataError(f"{self.path}: column {name!r} is {dtype}, not numeric; {hint}")
+
+    def check_keys(self, keys: Sequence[str], head: "InputFile") -> None:
+        """Raise if columns cannot be time and series, or are others than in the first file."""
+        if len(set(keys)) < len(keys):
+            raise DataError(f"{self.path}: column {keys[0]!r} cannot be the time and the series column at once")
+        for name in keys:
+            dtype, first = self.schema[name], head.schema[name]
+            if dtype.is_nested():
+                raise DataError(f"{self.path}: column {name!r} is {dtype}; a time or series column holds plain values")
+            if dtype != first:
+                raise DataError(
+                    f"{self.path}: column {name!r} is {dtype} but in {head.path} it is {first}; use the same type"
+                )
+
     def between(self, first: int, end: int) -> "InputFile":
         """Some of its rows, as a file of their own."""
         rows = self.scan.slice(first, end - first)

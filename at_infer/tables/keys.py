@@ -9,7 +9,7 @@ import polars as pl
 from at_infer.choices import Join
 from at_infer.errors import DataError
 from at_infer.models.scored_by import ScoredBy
-from at_infer.tables.files import InputFile, listed, reading, source_files
+from at_infer.tables.files import InputFile, reading, source_files
 from at_infer.tables.order import SeriesAndTime
 
 
@@ -69,9 +69,7 @@ def find_keys(file: InputFile, time: str | None, series: str | None, taken: set[
 
     Which is which is in the metadata; in files of earlier versions, a lonely column of texts is the series.
     """
-    for name in (time, series):
-        if name is not None and name not in file.schema:
-            raise DataError(f"{file.path}: column {name!r} is missing; the file has {listed(list(file.schema))}")
+    file.check_has([name for name in (time, series) if name is not None])
     front: list[str] = []
     for name in file.schema:
         if name in taken or name in ("score", "is_anomaly"):
@@ -110,9 +108,7 @@ def compared_keys(keys: Keys, join: Join, own: InputFile, other: InputFile) -> l
             f"{own.path}: no column identifies the {join.replace('+', ' and ')}; name it with time_column=... and "
             f"series_column=..., or use join='row'"
         )
-    for name in names:
-        if name not in other.schema:
-            raise DataError(f"{other.path}: column {name!r} is missing; the file has {listed(list(other.schema))}")
+    other.check_has(names)
     return names
 
 

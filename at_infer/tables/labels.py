@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from at_infer.errors import DataError
 from at_infer.memory import check_memory
 from at_infer.tables.clock import read_times
-from at_infer.tables.files import InputFile, listed, reading
+from at_infer.tables.files import InputFile, reading
 from at_infer.tables.keys import KeyWalk, check_equal, file_properties, open_files
 from at_infer.tables.observed import ObservedTime
 
@@ -120,9 +120,7 @@ def _read(files: list[InputFile], names: list[str]) -> pl.DataFrame:
     check_memory(8 * rows * len(names), str(files[0].path), f"{rows} rows of {len(names)} columns")
     frames = []
     for file in files:
-        for name in names:
-            if name not in file.schema:
-                raise DataError(f"{file.path}: column {name!r} is missing; the file has {listed(list(file.schema))}")
+        file.check_has(names)
         with reading(str(file.path)):
             frames.append(file.scan.select(cs.by_name(*names)).collect())
     with reading(str(files[0].path)):

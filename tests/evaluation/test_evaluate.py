@@ -252,7 +252,7 @@ def test_scores_without_a_threshold_say_what_to_pass(evaluate: Any) -> None:
         (("--rows-per-day", 5, "--interval", 5), "cannot be combined"),
         (
             ("--label-column", "nope"),
-            "column 'nope' is missing, it has host, ts, value, label; name it with",
+            "column 'nope' is missing; the file has host, ts, value, label; name it with",
         ),
         (("--score-column", "host"), "a score is a number"),
         (("--label-column", "host"), "column 'host' is String; labels are 1"),

@@ -510,11 +510,11 @@ def at(row: int, value: float | None) -> pl.DataFrame:
 BAD_FRAMES: dict[str, tuple[pl.DataFrame, list[str], str]] = {
     "no row": (rows(0), [], "has no rows"),
     "no column": (pl.DataFrame(), [], "has no rows"),
-    "a missing column": (rows(100).drop("f01"), [], "column 'f01' is missing; the model was trained on f00, f01, f02"),
+    "a missing column": (rows(100).drop("f01"), [], "column 'f01' is missing; the file has f00, f02"),
     "columns of another model": (
         pl.DataFrame({"x": [1.0], "y": [2.0]}),
         [],
-        "column 'f00' is missing; the model was trained on f00, f01, f02, the file has x, y",
+        "column 'f00' is missing; the file has x, y; the model was trained on f00, f01, f02",
     ),
     "a column of text": (rows(100).cast({"f01": pl.String}), [], "column 'f01' is String, not numeric"),
     "a column of dates": (rows(100, f01=[None] * 99 + [0]).cast({"f01": pl.Date}), [], "column 'f01' is Date, not"),
