@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import cast
 
 from at_infer import __version__
-from at_infer.installed import GPU_RUNTIME, find_conflicts, install_extra, runtime_packages
+from at_infer.installed import GPU_RUNTIME, find_conflicts, install_extra, installed_version, runtime_packages
 from at_infer.measure.machine import Cpu, Examined, Extra, Gpus, Machine, Tried, TriedCommand
 from at_infer.threads import cpu_count
 
@@ -224,12 +224,8 @@ def _version(package: str, modules: tuple[str, ...]) -> str | None:
     if not any(map(_has, modules)):
         return None
     names = _distributions()
-    for distribution in [package, *(name for module in modules for name in names.get(module, ()))]:
-        try:
-            return metadata.version(distribution)
-        except metadata.PackageNotFoundError:
-            continue
-    return "unknown version"
+    found = map(installed_version, [package, *(name for module in modules for name in names.get(module, ()))])
+    return next(filter(None, found), "unknown version")
 
 
 @cache
