@@ -29,6 +29,8 @@ Provider = Literal["cpu", "cuda", "tensorrt", "rtx"]
 SCORE_MODES: tuple[ScoreMode, ...] = get_args(ScoreMode)
 WINDOW_MODES: tuple[ScoreMode, ...] = tuple(mode for mode in SCORE_MODES if mode != "fusion")
 """Modes that are functions of a window; `fusion` also looks at rows around it."""
+PLAN_BATCHES = "1:32:256"
+"""Smallest, best and largest batch that plans are made for, unless others are asked for."""
 DEFAULT_RATIO = 0.01
 """Fraction of the validation rows above the threshold of training (the paper's r)."""
 DEFAULT_RATE, DEFAULT_RATE_WITHOUT_DATES = "1/day", "1/1440 rows"
@@ -185,18 +187,15 @@ class ScoreConfig(Config):
         self._choice("mode", ScoreMode)
         self._choice("level", Level)
         self._at_least("smooth", 1)
-        if self.mode == "fusion" and (self.smooth > 1 or self.normalise_errors):
-            raise ConfigError("mode: fusion does its own smoothing and normalising; leave both out, or name a mode")
+        for name, is_given in (("smooth", self.smooth > 1), ("normalise_errors", self.normalise_errors)):
+            if self.mode == "fusion" and is_given:
+                raise ConfigError(f"{name}: mode fusion smooths and normalises by itself; leave it out, or name a mode")
         if not 0 < self.temperature < float("inf"):
             raise ConfigError(f"temperature: {self.temperature} is not a positive number")
 
     def override(self, **given: Any) -> Self:
         """The same with other settings; None: unchanged."""
         return replace(self, **{name: value for name, value in given.items() if value is not None})
-
-    def is_formed_like(self, other: "ScoreConfig") -> bool:
-        """Are all settings the same, whatever the mode?"""
-        return self.to_dict() | {"mode": ""} == other.to_dict() | {"mode": ""}
 
     @property
     def uses_discrepancy(self) -> bool:

@@ -78,7 +78,7 @@ def check_own_packages() -> None:
 
 def runtime_packages() -> dict[str, str]:
     """Installed packages that provide the module `onnxruntime`, with their versions."""
-    return {name: version for name in RUNTIMES if (version := _version(name)) is not None}
+    return {name: version for name in RUNTIMES if (version := installed_version(name)) is not None}
 
 
 def find_conflicts(runtimes: Mapping[str, str] | None = None) -> list[str]:
@@ -91,11 +91,11 @@ def find_conflicts(runtimes: Mapping[str, str] | None = None) -> list[str]:
             f"{' and '.join(runtimes)} are both installed, and one has overwritten files of the other; "
             f"pip uninstall -y {names}, then pip install onnxruntime for CPUs or onnxruntime-gpu for CUDA"
         )
-    plugin = next((name for name in PLUGINS if _version(name)), None)
+    plugin = next((name for name in PLUGINS if installed_version(name)), None)
     if plugin is not None and "onnxruntime-gpu" in runtimes:
         found.append(f"{plugin} is a plugin of onnxruntime, not of onnxruntime-gpu; pip uninstall -y one of them")
     for kind in ("libs", "bindings"):
-        if all(_version(f"tensorrt-rtx-{cuda}-{kind}") for cuda in ("cu12", "cu13")):
+        if all(installed_version(f"tensorrt-rtx-{cuda}-{kind}") for cuda in ("cu12", "cu13")):
             both = f"tensorrt-rtx-cu12-{kind} tensorrt-rtx-cu13-{kind}"
             found.append(f"{both} share their modules; pip uninstall -y {both}, then {install_extra('rtx')}")
     return found
@@ -108,7 +108,8 @@ def check_one_runtime(provider: str) -> None:
         raise AtInferError(f"{provider}: {find_conflicts(runtimes)[0]}")
 
 
-def _version(package: str) -> str | None:
+def installed_version(package: str) -> str | None:
+    """None if it is absent."""
     from importlib import metadata
 
     try:

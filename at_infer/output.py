@@ -28,6 +28,13 @@ def notes_to(say: Callable[[str], None]) -> Iterator[None]:
         _say.reset(before)
 
 
+def check_folder(folder: Path) -> None:
+    """It is there, or can be made."""
+    if not folder.is_dir() and (folder.exists() or not folder.parent.is_dir()):
+        what = "is not a folder; choose another" if folder.exists() else "parent folder does not exist; create it"
+        raise OutputError(f"{folder}: {what}")
+
+
 def check_writable(path: Path, *, overwrite: bool, inputs: Iterable[str | Path | None] = ()) -> None:
     """Fail before the long work starts if its result could not be written to `path`.
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from at_infer.config import (
     PRESETS,
+    Config,
     DiscrepancyConfig,
     Distance,
     HeadRule,
@@ -83,7 +84,7 @@ class TrainingOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedScore:
+class RecordedScore(Config):
     """The score that a checkpoint records; None: not said."""
 
     score_mode: ScoreMode | None
@@ -91,6 +92,10 @@ class RecordedScore:
     smooth: int | None
     normalise_errors: bool | None
     level: Level | None
+
+    def __post_init__(self) -> None:
+        if self.score_mode is not None:
+            self._choice("score_mode", ScoreMode)
 
     def config(self, known: ScoreConfig | None) -> ScoreConfig:
         """What was said, on top of the score of a checkpoint unless another mode is asked for."""

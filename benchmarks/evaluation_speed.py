@@ -23,7 +23,8 @@ from at_infer.evaluation.evaluate import evaluate
 from at_infer.evaluation.metrics.alarms import point_adjusted
 from at_infer.evaluation.metrics.runs import runs
 from at_infer.tables.labels import read_labelled
-from at_infer.thresholds.choose_later import choose_for_evaluation
+from at_infer.tables.scores import ScoredFile
+from at_infer.thresholds.choose import EvaluationThreshold, choose_for_evaluation
 from benchmarks.peak_memory import peak_mb
 from tests import metric_oracles as oracle
 
@@ -53,11 +54,12 @@ def timed(folder: Path, rows: int, series: int) -> dict[str, Any]:
     """Seconds of reading and of everything else."""
     scores, labels = write(folder, rows, series)
     begin, begin_cpu = time.perf_counter(), time.process_time()
-    table = read_labelled(str(scores), str(labels))
+    table = read_labelled(ScoredFile(str(scores), str(labels)))
     read_s = time.perf_counter() - begin
     validation = folder / "validation.parquet"
     pl.DataFrame({"score": np.random.default_rng(1).standard_normal(100_000, np.float32)}).write_parquet(validation)
-    threshold = choose_for_evaluation(table.scores, {}, source=str(scores), delta=DELTA, validation=str(validation))
+    asked = EvaluationThreshold(delta=DELTA, validation=str(validation))
+    threshold = choose_for_evaluation(table.scores, {}, asked, source=str(scores))
     found = evaluate(table, threshold)
     seconds, cpu_s = time.perf_counter() - begin, time.process_time() - begin_cpu
     return {
@@ -72,8 +74,8 @@ def timed(folder: Path, rows: int, series: int) -> dict[str, Any]:
 def check(folder: Path, rows: int) -> None:
     """The first metrics by definition; raises where they differ."""
     scores, labels = write(folder, rows, 1)
-    table = read_labelled(str(scores), str(labels))
-    threshold = choose_for_evaluation(table.scores, {}, source="scores", delta=DELTA)
+    table = read_labelled(ScoredFile(str(scores), str(labels)))
+    threshold = choose_for_evaluation(table.scores, {}, EvaluationThreshold(delta=DELTA), source="scores")
     found = {name: of["score"] for name, of in evaluate(table, threshold).concatenated.items()}
     truth, alarms = table.labels, table.scores > np.float32(DELTA)
     areas = np.mean([oracle.range_areas(table.scores, truth, width) for width in range(101)], axis=0)

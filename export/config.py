@@ -1,11 +1,11 @@
 """Options of an export."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
 from at_infer.config import Config, ExportPrecision, ScoreMode
-from at_infer.engines.tensorrt.batching import BatchProfile
+from at_infer.engines.tensorrt.batching import DEFAULT_PROFILE, BatchProfile
 from at_infer.errors import ExportError
 from at_infer.models.metadata import Graph
 from export.graphs import Output
@@ -33,7 +33,7 @@ class ExportConfig(Config):
     engine_graph: Graph = "score"
     compute_capabilities: tuple[int, ...] | None = None
     """GPUs to build for with TensorRT-RTX; None: all that can run any precision."""
-    batch: BatchProfile = field(default_factory=lambda: BatchProfile(1, 32, 256))
+    batch: BatchProfile = DEFAULT_PROFILE
     portable: bool = False
     """A TensorRT plan for every GPU from Ampere on, and for later versions of TensorRT; slower."""
     atol: float | None = None
@@ -52,12 +52,12 @@ class ExportConfig(Config):
         if self.outputs is not None and not (self.outputs and set(self.outputs) <= set(CHOICES)):
             raise ExportError(f"outputs: {', '.join(self.outputs)} are not all of {', '.join(CHOICES)}")
         if (self.atol is None) != (self.rtol is None):
-            raise ExportError("tolerance: `atol` and `rtol` go together; give both or neither")
+            raise ExportError(f"{'atol' if self.rtol is None else 'rtol'}: `atol` and `rtol` go together; give both")
         if self.precision == "int8" and self.calibration is None:
             raise ExportError("precision: int8 needs real rows to calibrate on; pass calibration='data.parquet'")
         if self.on_turing and self.precision != "fp16":
             raise ExportError(
-                f"compute capability 75: TensorRT-RTX has no {self.precision} matrix products on Turing; export with "
+                f"compute_capabilities: TensorRT-RTX has no {self.precision} matrix products on Turing; export with "
                 f"precision='fp16', or leave 75 out"
             )
         if self.portable and self.engine != "tensorrt":

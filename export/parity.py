@@ -9,6 +9,7 @@ from at_infer.errors import ExportError
 from at_infer.evaluation.metrics.ranking import spearman
 from at_infer.models.criterion import fusion_rows
 from at_infer.models.fusion import fuse_windows
+from at_infer.thresholds.verdict import exceeds
 from export.graphs import AssociationsGraph, ScoreGraph
 from export.parity_runs import Doubles, Floats, Outputs, extreme_windows, random_windows, run_onnx, run_reference
 from export.parity_variants import at_scale_floor
@@ -67,7 +68,7 @@ def agreement(found: Floats, expected: Floats, threshold: float) -> dict[str, fl
     return {
         "max_abs": _figure(np.abs(found - expected).max()),
         "spearman": _figure(spearman(found.ravel(), expected.ravel())),
-        "verdicts_changed": _figure(((found > threshold) != (expected > threshold)).mean()),
+        "verdicts_changed": _figure((exceeds(found, threshold) != exceeds(expected, threshold)).mean()),
     }
 
 

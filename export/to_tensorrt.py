@@ -65,7 +65,7 @@ def parse_compute_capabilities(text: str) -> list[int]:
         number = int(digits) if digits.isascii() and digits.isdigit() else None
         if number in JETSON_CAPABILITIES:
             raise ConfigError(
-                f"compute capability {number}: is {JETSON_CAPABILITIES[number]}, which TensorRT-RTX does not target; "
+                f"compute_capabilities: {number} is {JETSON_CAPABILITIES[number]}, which TensorRT-RTX does not target; "
                 "run the export on the device itself, with engine='tensorrt'"
             )
         if number not in RTX_CAPABILITIES:
@@ -234,24 +234,18 @@ def _add_profile(builder: Any, config: Any, window: Any, batch: BatchProfile) ->
 def _targets(trt: Any, flavour: Flavour, asked: Sequence[int] | None, precision: str) -> list[int]:
     """Compute capabilities to build for, after checking that the precision exists there."""
     if precision == "int8-dynamic":
-        raise ExportError("precision int8-dynamic: is for CPUs; TensorRT needs precision='int8' and calibration data")
+        raise ExportError("precision: int8-dynamic is for CPUs; TensorRT needs precision='int8' and calibration data")
     if flavour == "tensorrt":
         found = find_gpu("TensorRT's builder").compute_capability
         if asked is not None and list(asked) != [found]:
             raise ExportError(
-                f"compute capability {', '.join(map(str, asked))}: TensorRT builds only for the local GPU, {found}; "
-                "use engine='rtx' for others"
+                f"compute_capabilities: {', '.join(map(str, asked))} is not the local GPU, {found}, and TensorRT "
+                "builds only for that; use engine='rtx' for others"
             )
         return [found]
     if asked is None:
         return [number for number in RTX_DEFAULT if hasattr(trt.ComputeCapability, f"SM{number}")]
-    numbers = parse_compute_capabilities(",".join(map(str, asked)))
-    if 75 in numbers and precision in ("fp32", "bf16"):
-        raise ExportError(
-            f"compute capability 75: TensorRT-RTX has no {precision} matrix products on Turing; "
-            "export with precision='fp16', or leave 75 out"
-        )
-    return numbers
+    return parse_compute_capabilities(",".join(map(str, asked)))
 
 
 def _parser_errors(parser: Any) -> str:

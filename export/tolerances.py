@@ -46,7 +46,7 @@ TOLERANCES: dict[str, dict[str, Tolerance]] = {
     },
 }
 TOLERANCES["bf16"] = {name: Tolerance(8 * t.atol, 8 * t.rtol) for name, t in TOLERANCES["fp16"].items()}
-TOLERANCES["int8"] = {name: Tolerance(50 * t.atol, 10 * t.rtol) for name, t in TOLERANCES["fp16"].items()}
+TOLERANCES["int8"] = {name: Tolerance(30 * t.atol, 6 * t.rtol) for name, t in TOLERANCES["fp16"].items()}
 # Associations are probabilities, and sigma is a few steps: a difference of 1 would be no bound at all.
 TOLERANCES["int8"] |= {"prior": Tolerance(0.4, 0.2), "series": Tolerance(0.1, 0.2), "sigma": Tolerance(0.5, 0.2)}
 TOLERANCES["int8-dynamic"] = TOLERANCES["int8"]

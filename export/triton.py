@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -12,13 +11,13 @@ from typing import Any
 import onnx
 from onnx import TensorProto
 
+from at_infer.engines.tensorrt.batching import DEFAULT_PROFILE
 from at_infer.errors import ExportError, OutputError
 from at_infer.models.kinds import PLAN_TAGS, TITLES, file_sha256
 from at_infer.models.metadata import PREFIX, Metadata
 
-BATCH = (1, 32, 256)
-"""Profile of an ONNX file that has none of its own."""
 QUEUE_DELAY_US = 1000
+ONNX_MODEL, PLAN_MODEL = "anomaly_transformer_onnx", "anomaly_transformer_trt"
 PARAMETERS = ("at_infer", "graph", "columns", "fill", "score", "alignment", "precision", "season", "grid")
 
 _TYPES: dict[int, str] = {
@@ -43,19 +42,15 @@ def write_repository(
     onnx_path: Path,
     plan_path: Path | None = None,
     metadata: Metadata,
-    name: str = "anomaly_transformer",
-    gpu: bool = False,
     overwrite: bool = False,
 ) -> list[Path]:
-    """Write `<name>_onnx` and, for a plan, `<name>_trt` into `folder`, all or nothing; return their folders.
+    """Write `anomaly_transformer_onnx` and, for a plan, `anomaly_transformer_trt`, all or nothing; their folders.
 
     `plan_path` is the TensorRT plan built from `onnx_path`, and `metadata` then those of the plan, whose batch
-    profile both configurations take. `gpu` runs the ONNX file on the GPU too. A request waits at most
-    `QUEUE_DELAY_US` for others to share its batch. Nothing but a repository written earlier is ever replaced.
+    profile both configurations take. A request waits at most `QUEUE_DELAY_US` for others to share its batch.
+    Nothing but a repository written earlier is ever replaced.
     """
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
-        raise ExportError(f"{name!r}: cannot be the name of a Triton model; use letters, digits, '_', '-' and '.'")
-    smallest, best, largest = metadata.batch or BATCH
+    smallest, best, largest = metadata.batch or DEFAULT_PROFILE.as_list()
     if smallest > 1:
         raise ExportError(
             f"{plan_path or onnx_path}: takes at least {smallest} windows, but a request to Triton may hold one; "
@@ -74,10 +69,10 @@ def write_repository(
         },
         "model_warmup": [_warmup(size, inputs) for size in sorted({1, best, largest})],
     }
-    models = [(f"{name}_onnx", "onnxruntime", "model.onnx", onnx_path, "KIND_GPU" if gpu else "KIND_CPU")]
+    models = [(ONNX_MODEL, "onnxruntime", "model.onnx", onnx_path, "KIND_CPU")]
     if plan_path is not None:
-        models.append((f"{name}_trt", "tensorrt", "model.plan", plan_path, "KIND_GPU"))
-    with _complete_or_absent(folder, {f"{name}_onnx", f"{name}_trt"}, overwrite=overwrite) as temporary:
+        models.append((PLAN_MODEL, "tensorrt", "model.plan", plan_path, "KIND_GPU"))
+    with _complete_or_absent(folder, {ONNX_MODEL, PLAN_MODEL}, overwrite=overwrite) as temporary:
         for model, backend, file_name, source, kind in models:
             config = {
                 "name": model,

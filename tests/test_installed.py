@@ -115,7 +115,7 @@ def test_a_missing_package_of_an_extra_is_one_line(monkeypatch, extra, absent, n
 
 
 def have(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
-    monkeypatch.setattr(installed, "_version", lambda name: "1.31.1" if name in packages else None)
+    monkeypatch.setattr(installed, "installed_version", lambda name: "1.31.1" if name in packages else None)
 
 
 def test_one_runtime_is_no_conflict(monkeypatch):

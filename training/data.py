@@ -62,7 +62,7 @@ class DataConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class PartWindows:
     """Overlapping or not, windows are places in rows that are kept once."""
 
     values: Rows
@@ -101,8 +101,8 @@ class TrainingData:
     """Times that the rows were put on."""
     fill: Fill
     """How missing values were filled."""
-    train: Windows
-    validation: Windows
+    train: PartWindows
+    validation: PartWindows
     """Its last window of a series overlaps its predecessor, so that every row is covered."""
     notes: list[str]
     """Notes for the user about reading the data."""
@@ -231,9 +231,9 @@ def _read(config: DataConfig, source: str | InputFile, columns: list[str] | None
     return table
 
 
-def _windows(table: Table, starts: Starts, spans: list[Span], window: int) -> Windows:
+def _windows(table: Table, starts: Starts, spans: list[Span], window: int) -> PartWindows:
     long_enough = [(first, end - first) for first, end in spans if end - first >= window]
-    return Windows(
+    return PartWindows(
         table.values, starts, _rows(spans), [rows for _, rows in long_enough], [first for first, _ in long_enough]
     )
 

@@ -14,7 +14,7 @@ from at_infer.tables.files import InputFile
 from at_infer.threads import check_threads
 from at_infer.training_options import RecordedScore
 from training.checkpoint import Checkpoint
-from training.data import DataConfig, TrainingData, Windows, load
+from training.data import DataConfig, PartWindows, TrainingData, load
 from training.device import check_device, computing
 from training.disturbed import disturb
 from training.lesson import Lesson, Taught, teach, usual_error
@@ -154,7 +154,7 @@ def prepare(
     rng = np.random.default_rng([seed, 1])
     rule = replace(known.discrepancy, head_rule=head_rule(known.score.mode, known.discrepancy))
 
-    def ask(part: Windows, most: int) -> tuple[Taught, Tensor]:
+    def ask(part: PartWindows, most: int) -> tuple[Taught, Tensor]:
         starts = part.starts if len(part.starts) <= most else np.sort(rng.choice(part.starts, most, replace=False))
         windows = part.values[starts[:, None] + np.arange(student.window)]  # (P,N,F)
         faulty = disturb(windows.reshape(-1, student.features), rng).reshape(windows.shape)

@@ -14,6 +14,7 @@ from training.model import AnomalyTransformer, Association
 from training.objective import Objective
 from training.window_scores import run_windows
 
+BATCH = 32
 TINY = 1e-9  # a teacher whose AssDis does not vary
 
 
@@ -61,12 +62,12 @@ class Lesson:
         return discrepancy - discrepancy.mean((0, 1) if self.across_windows else 1, keepdim=True)
 
 
-def teach(teacher: AnomalyTransformer, windows: Tensor, discrepancy: DiscrepancyConfig, batch_size: int = 32) -> Taught:
+def teach(teacher: AnomalyTransformer, windows: Tensor, discrepancy: DiscrepancyConfig) -> Taught:
     """Windows (P,N,F) through the teacher; `discrepancy` has the head rule of its score."""
     count, length, _ = windows.shape
     values, starts = windows.flatten(0, 1), torch.arange(count, device=windows.device) * length
     differences, found = [], []
-    for difference, by_rule in run_windows(teacher, values, starts, discrepancy, batch_size):
+    for difference, by_rule in run_windows(teacher, values, starts, discrepancy, BATCH):
         differences.append(difference)
         found.append(by_rule[discrepancy.head_rule])
     reconstruction = values + torch.cat(differences).flatten(0, 1)

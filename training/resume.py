@@ -11,7 +11,7 @@ from at_infer.errors import CheckpointError
 from at_infer.untrusted import typed
 from training.checkpoint import read_tensors, write_tensors
 from training.model import AnomalyTransformer
-from training.schedule import Ended, Position
+from training.schedule import Ended, TrainingPosition
 
 
 class StateFile(NamedTuple):
@@ -33,7 +33,7 @@ class TrainingState:
     """Losses of every step, done or to do: (steps,2), reconstruction and discrepancy."""
     best: dict[str, Tensor]
     """Weights of the best evaluation so far."""
-    position: Position = field(default_factory=Position)
+    position: TrainingPosition = field(default_factory=TrainingPosition)
 
     def save(self, path: Path, identity: dict[str, Any]) -> None:
         """Keep everything, atomically; `identity` is what must be the same for a resumed run to end like this one."""
@@ -83,9 +83,9 @@ def _is_same(one: Any, other: Any) -> bool:
         return False
 
 
-def _position(values: dict[str, Any], most: int) -> Position:
+def _position(values: dict[str, Any], most: int) -> TrainingPosition:
     """How far the training was, of at most so many steps; losses may be infinite."""
-    position = Position(**values)
+    position = TrainingPosition(**values)
     counts = [position.step, position.best_step, position.evaluations_without, position.cool_down_from or 0]
     losses = [position.best_loss, position.to_beat]
     for one in position.evaluations:

@@ -9,7 +9,7 @@ Ended = Literal["plateau", "budget"]
 
 
 @dataclass(slots=True)
-class Position:
+class TrainingPosition:
     """How far a training is."""
 
     step: int = 0
@@ -50,12 +50,12 @@ class Schedule:
         """Steps of the cool-down."""
         return int(self.budget * self.config.cool_down)
 
-    def end(self, position: Position) -> int:
+    def end(self, position: TrainingPosition) -> int:
         """The last step, as far as is known."""
         begin = self.budget - self.cool_down if position.cool_down_from is None else position.cool_down_from
         return begin + self.cool_down
 
-    def next_evaluation(self, position: Position) -> int:
+    def next_evaluation(self, position: TrainingPosition) -> int:
         """The step after which to evaluate: at regular intervals, before the cool-down and at its end."""
         every = self.config.evaluate_every or self.steps_per_epoch
         due = [(position.evaluated // every + 1) * every, self.end(position)]
@@ -63,7 +63,7 @@ class Schedule:
             due.append(self.budget - self.cool_down)
         return min(due)
 
-    def learning_rate(self, position: Position) -> float:
+    def learning_rate(self, position: TrainingPosition) -> float:
         """Of the next step: rises linearly to the configured one, stays, and falls linearly to nearly zero."""
         factor = 1.0
         warm_up = int(self.budget * self.config.warm_up)
@@ -73,7 +73,7 @@ class Schedule:
             factor *= 1 - (position.step - position.cool_down_from) / self.cool_down
         return self.config.learning_rate * factor
 
-    def evaluated(self, position: Position, loss: float) -> bool:
+    def evaluated(self, position: TrainingPosition, loss: float) -> bool:
         """Record a validation loss and update the schedule; returns whether it is the lowest so far."""
         best = loss < position.best_loss
         if best:

@@ -10,6 +10,7 @@ from at_infer.config import SeasonChoice
 from at_infer.errors import DataError
 from at_infer.models.season import DAY_S, WEEK_S, Season
 from at_infer.tables import Table
+from training.scaling import Span
 
 BIN_S = 300.0  # finer is noise: the profile is a mean over SMOOTH_S anyway
 SMOOTH_S = 900.0
@@ -21,7 +22,6 @@ FULL = 0.75  # share of the bins of a day, or of a week, that have a row
 MOST_PERIODS = 60  # that the tests look at
 
 Floats = NDArray[np.float64]
-Span = tuple[int, int]
 Profile = Callable[[Floats, int], Floats]
 
 

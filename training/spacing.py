@@ -8,11 +8,10 @@ import numpy as np
 from at_infer.errors import DataError
 from at_infer.models.spacing import MAX_GAP, Grid, Spacing, find_gaps, grid_max_gap
 from at_infer.tables import Table
+from training.scaling import Span
 
 MOST_GAPS = 0.03  # share of the steps; rows that pause more often come irregularly by nature
 MOST_GAPS_ON_GRID = 0.5
-
-Span = tuple[int, int]
 
 
 def learn_spacing(

@@ -12,7 +12,7 @@ from at_infer.evaluation.metrics.ranking import spearman
 from at_infer.scoring.windows import window_starts
 from at_infer.thresholds.ratio import ratio_threshold
 from training.checkpoint import Checkpoint
-from training.data import Windows
+from training.data import PartWindows
 from training.disturbed import disturb
 from training.model import AnomalyTransformer
 from training.validation import whole_scores
@@ -25,7 +25,7 @@ MOST_ROWS = 50_000
 TIMED_WINDOWS, ROUNDS = 32, 3
 
 
-class Agreement(NamedTuple):
+class StudentAgreement(NamedTuple):
     """Scores of the student against those of the teacher, on rows that the student was not trained on."""
 
     rows: int
@@ -42,8 +42,8 @@ class Agreement(NamedTuple):
 
 
 def compare(
-    teacher: Checkpoint, student: Checkpoint, part: Windows, *, ratio: float, device: torch.device, seed: int
-) -> Agreement:
+    teacher: Checkpoint, student: Checkpoint, part: PartWindows, *, ratio: float, device: torch.device, seed: int
+) -> StudentAgreement:
     """Both score the same rows, as they are and disturbed."""
     window = teacher.model.window
     each = max(window, MOST_ROWS // len(part.series_rows))
@@ -64,7 +64,7 @@ def compare(
     faulty = disturb(clean, np.random.default_rng([seed, 2]))
     theirs, ours = ([scores(model, rows) for rows in (clean, faulty)] for model in (teacher, student))
     limits = (ratio_threshold(theirs[0], ratio), ratio_threshold(ours[0], ratio))
-    return Agreement(len(clean), *_agree(theirs[0], ours[0], limits), *_agree(theirs[1], ours[1], limits))
+    return StudentAgreement(len(clean), *_agree(theirs[0], ours[0], limits), *_agree(theirs[1], ours[1], limits))
 
 
 def _agree(theirs: Floats, ours: Floats, limits: tuple[float, float]) -> tuple[float, float, float]:

@@ -19,7 +19,7 @@ from training.views import feature_errors
 STD_FLOOR = 1e-6  # of AssDis: a network without layers to disagree has none
 
 
-class Parts(NamedTuple):
+class WindowErrors(NamedTuple):
     """What every score mode is a function of, one row per window (B,N)."""
 
     error: dict[ErrorKind, NDArray[np.float32]]
@@ -60,7 +60,7 @@ def window_parts(
     discrepancy: DiscrepancyConfig,
     normal: Normal,
     batch_size: int,
-) -> Parts:
+) -> WindowErrors:
     """Run the network over windows and keep error and discrepancy of each point."""
     kinds = [ErrorKind(centred, normalised) for centred in (False, True) for normalised in (False, True)]
     weights = {kind: torch.from_numpy(error_weights(normal, kind)).to(values.device) for kind in kinds}
@@ -73,7 +73,7 @@ def window_parts(
             of_kind.append(feature_errors(difference, kind, weights[kind]).mean(-1).cpu())
         for rule, of_batch in found.items():
             kept[rule].append(of_batch.cpu())
-    return Parts(
+    return WindowErrors(
         {kind: torch.cat(parts).numpy() for kind, parts in error.items()},
         {rule: torch.cat(parts).numpy() for rule, parts in kept.items()},
         torch.cat(differences),
@@ -99,7 +99,7 @@ def run_windows(
 
 
 def window_scores(
-    parts: Parts, score: ScoreConfig, discrepancy: DiscrepancyConfig, normal: Normal, layers: int
+    parts: WindowErrors, score: ScoreConfig, discrepancy: DiscrepancyConfig, normal: Normal, layers: int
 ) -> NDArray[np.float32]:
     """Scores (B,N), formed as `score` says."""
     rule = head_rule(score.mode, discrepancy)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from numpy.typing import ArrayLike
 
-from at_infer.errors import ConfigError, DataError, OutputError
+from at_infer.errors import ConfigError, DataError
 from at_infer.installed import load_extra
+from at_infer.output import check_folder
 from at_infer.tables.files import InputFile
 from at_infer.tables.frames import ArrowTable, array_frame, array_values, as_file, is_table, read_frame
 from at_infer.training_options import NetworkOptions, RecordedScore, TrainingOptions
@@ -106,9 +107,7 @@ def export(
     for name in config:
         if name not in names:
             raise ConfigError(f"export: there is no parameter {name}; there are {', '.join(names)}")
-    if not folder.is_dir() and (folder.exists() or not folder.parent.is_dir()):
-        what = "is not a folder; choose another" if folder.exists() else "parent folder does not exist; create it"
-        raise OutputError(f"{folder}: {what}")
+    check_folder(folder)
     report = export_model(
         _read(learnt.checkpoint),
         hashlib.sha256(learnt.checkpoint).hexdigest(),

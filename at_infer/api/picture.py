@@ -15,7 +15,7 @@ MOST_SERIES, MOST_INCIDENTS = 4, 5
 TEXT, GAP = 13, 8  # height of a line of text, and space between series, in pixels
 
 
-class Span(NamedTuple):
+class SeriesRows(NamedTuple):
     """Rows of a result that belong to one series."""
 
     series: str
@@ -30,7 +30,7 @@ class Axis(NamedTuple):
 
     times: Any
     """One per row; None: rows are counted."""
-    spans: Sequence[Span]
+    spans: Sequence[SeriesRows]
 
 
 class Plot:
@@ -95,7 +95,7 @@ def _strip(
     score: Floats,
     threshold: float,
     incidents: Sequence[Incident],
-    span: Span,
+    span: SeriesRows,
     ends: tuple[Any, Any] | None,
     *,
     place: tuple[int, int, int],

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from at_infer.api.picture import Span
+from at_infer.api.picture import SeriesRows
 from at_infer.api.progress import Bar
 from at_infer.api.result import Result
 from at_infer.api.table_run import FinalRows, TableRun, closed, track, tracker_of
@@ -88,7 +88,8 @@ class Scorer(scoring.Scorer):
         """
         if not is_table(rows):
             if time is not None or series is not None:
-                raise ConfigError("time and series: an array has no names of columns; give a table, or `times`")
+                name = "series" if time is None else "time"
+                raise ConfigError(f"{name}: an array has no names of columns; give a table, or `times`")
             return self._score_array(rows, times)  # type: ignore[arg-type]
         if times is not None:
             raise ConfigError("times: are for arrays; name the column of a table with time=...")
@@ -128,7 +129,8 @@ class Scorer(scoring.Scorer):
         """
         chosen = InputOptions(time_column=time, series_column=series, no_time=no_time, one_series=one_series)
         columns = chosen.columns(self.metadata, self.options.max_gap, mask=self.masks, on_grid=self.on_grid)
-        run = TableRun(self, self._rules, columns, self.batch_size_for(0))
+        small = self.batch_size_for(0)  # a result waits for a full batch
+        run = TableRun(self, self._rules, columns, small)
         waiting: deque[_Batch] = deque()
         done: deque[_Batch] = deque(maxlen=1)
 
@@ -172,13 +174,13 @@ class Scorer(scoring.Scorer):
         with self._turn:
             channels = self.score_channels(rows, times)
         missing = np.isnan(np.asarray(rows, np.float64)) if self.masks else None
-        tracker, known = tracker_of(self, self._rules, ""), None if times is None else self._known_times(times)
+        tracker, known = tracker_of(self, self._rules, ""), None if times is None else self.known_times(times)
         gaps = [] if known is None or self.longest_step is None else find_gaps(known, self.longest_step).tolist()
         events: list[Event] = []
         for first, end in pairwise(sorted({0, *gaps, len(channels)})):
             events += tracker.cross_gap()
             events += track(self, tracker, slice(first, end), channels, times, missing)
-        spans = [Span("", 0, len(channels), 0)] if len(channels) else []
+        spans = [SeriesRows("", 0, len(channels), 0)] if len(channels) else []
         found = closed(events + tracker.end())
         return FinalRows(channels, found, times, spans, Frame()).result(self, None, Frame())
 

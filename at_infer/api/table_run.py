@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from at_infer.api.picture import Axis, Span
+from at_infer.api.picture import Axis, SeriesRows
 from at_infer.api.result import Result
 from at_infer.incidents.incident import Incident
 from at_infer.incidents.rules import IncidentRules
@@ -31,7 +31,7 @@ class FinalRows(NamedTuple):
     incidents: list[Incident]
     times: Any
     """Of the rows, or their numbers; None: there are none."""
-    spans: list[Span]
+    spans: list[SeriesRows]
     keys: Frame
     """Time and series of the rows."""
 
@@ -98,7 +98,7 @@ class TableRun:
         columns = self.scorer.metadata.columns
         missing = read_missing(self.keys[MISSING], columns) if MISSING in self.keys and count else None
         events: list[Event] = []
-        spans: list[Span] = []
+        spans: list[SeriesRows] = []
         at = 0
         while at < count:
             if self.starts and self.starts[0][0] == self.taken + at:
@@ -112,7 +112,7 @@ class TableRun:
             end = min([count, *(cut - self.taken for cut in cuts)])
             events += track(self.scorer, self.tracker, slice(at, end), channels, times, missing)
             if not at or self.begun == self.taken + at:
-                spans.append(Span(self.name, at, end, self.taken + at - self.begun))
+                spans.append(SeriesRows(self.name, at, end, self.taken + at - self.begun))
             spans[-1] = spans[-1]._replace(end=end)
             at = end
         self.taken += count

@@ -73,7 +73,7 @@ def incident_lines(path: Path) -> Iterator[str]:
         causes = ", ".join(f"{cause['feature']} {cause['share']:.0%} ({cause['view']})" for cause in one["causes"][:2])
         yield (
             f"  {one['id']}  {plain_time(one['begin'])} to {plain_time(one['end'])}, {one['rows']} rows, "
-            f"{one['ratio']:.1f} times the threshold, {causes or 'no cause known'}"
+            f"{one['ratio']:.1f} times the threshold, {f'of the error {causes}' if causes else 'no cause known'}"
         )
 
 

@@ -65,48 +65,26 @@ def evaluate(
     """
     if as_json and markdown:
         raise ConfigError("evaluate: --json and --markdown cannot be combined; give one")
-    from at_infer.evaluation.evaluate import evaluate as run
+    from at_infer.evaluation.incidents import evaluate_file
     from at_infer.evaluation.table import as_text
-    from at_infer.tables.labels import read_labelled
-    from at_infer.thresholds.choose_later import choose_for_evaluation
+    from at_infer.tables.scores import ScoredFile
+    from at_infer.thresholds.choose import EvaluationThreshold
     from at_infer.thresholds.rates import rows_a_day
 
     per_day = rows_a_day(rows_per_day, interval)
-    rows = read_labelled(
+    asked = EvaluationThreshold(
+        ratio=ratio, delta=delta, validation=validation, engine=engine, protocol=protocol, train_scores=train_scores
+    )
+    file = ScoredFile(
         scores,
-        labels,
+        labels or scores,
         label_column=label_column,
         score_column=score_column,
         time_column=time_column,
         series_column=series_column,
         join=join,
     )
-    chosen = choose_for_evaluation(
-        rows.scores,
-        rows.properties,
-        source=scores,
-        ratio=ratio,
-        delta=delta,
-        validation=validation,
-        engine=engine,
-        protocol=protocol,
-        train_scores=train_scores,
-    )
-    found = run(rows, chosen, seed=seed, rows_per_day=per_day)
-    told = None
-    if score_column == "score":
-        from at_infer.evaluation.incidents import evaluate_incidents
-        from at_infer.tables.scores import ScoredFile
-
-        file = ScoredFile(
-            scores,
-            labels or scores,
-            label_column=label_column,
-            time_column=time_column,
-            series_column=series_column,
-            join=join,
-        )
-        told = evaluate_incidents(file, found)
+    found, told = evaluate_file(file, asked, seed=seed, rows_per_day=per_day)
     if as_json:
         incidents = None if told is None else told.to_dict()
         document = {"scores": scores, "labels": labels or scores, **found.to_dict(), "incidents": incidents}

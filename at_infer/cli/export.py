@@ -10,9 +10,10 @@ import typer
 from at_infer.cli import published_options as given
 from at_infer.cli.options import LogFormat, engine_option, panel, split_names
 from at_infer.cli.terminal import say, set_log_format, show
-from at_infer.config import DEFAULT_RATIO, ExportPrecision, ScoreMode
-from at_infer.errors import CheckpointError, OutputError
+from at_infer.config import DEFAULT_RATIO, PLAN_BATCHES, ExportPrecision, ScoreMode
+from at_infer.errors import CheckpointError
 from at_infer.installed import load_extra
+from at_infer.output import check_folder
 
 if TYPE_CHECKING:
     from export.graphs import Output
@@ -57,7 +58,7 @@ def export(
     compute_capability: Annotated[
         str | None, engine_option(help="GPUs to build for with TensorRT-RTX, such as 86,89,120.")
     ] = None,
-    batch: Annotated[str, engine_option(help="Minimum, optimum and maximum batch size of the plan.")] = "1:32:256",
+    batch: Annotated[str, engine_option(help="Minimum, optimum and maximum batch size of the plan.")] = PLAN_BATCHES,
     portable: Annotated[
         bool,
         engine_option(
@@ -103,9 +104,7 @@ def export(
     """
     set_log_format(log_format)
     folder = checkpoint.parent if output is None else output
-    if not folder.is_dir() and (folder.exists() or not folder.parent.is_dir()):
-        what = "is not a folder; choose another" if folder.exists() else "parent folder does not exist; create it"
-        raise OutputError(f"{folder}: {what}")
+    check_folder(folder)
     load_extra("export", "export")
     from at_infer.engines.tensorrt.batching import BatchProfile
     from at_infer.models.kinds import file_sha256

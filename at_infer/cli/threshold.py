@@ -9,6 +9,7 @@ import typer
 from at_infer.choices import ThresholdMethod
 from at_infer.cli import options as shared
 from at_infer.cli.incident_options import CoolDownRows, MergeRows, MinRows, incident_options
+from at_infer.cli.messages import in_options
 from at_infer.cli.options import output_option, panel, rate_option
 from at_infer.cli.scoring_options import DEFAULT_RATES
 from at_infer.cli.terminal import show
@@ -147,7 +148,7 @@ def _lines(shown: "Comparison", what: str) -> list[str]:
     lines += ["", f"{'method':10}{'threshold':>12}{'share':>11}{'rows':>10}{'a day':>9}{'incidents/day':>15}  what"]
     for c in found:
         if c.threshold is None:
-            lines.append(f"{c.method:10}{'-':>12}{'-':>11}{'-':>10}{'-':>9}{'-':>15}  {c.what}: {c.note}")
+            lines.append(f"{c.method:10}{'-':>12}{'-':>11}{'-':>10}{'-':>9}{'-':>15}  {c.what}: {in_options(c.note)}")
         else:
             a_day = "-" if c.rows_a_day is None else f"{c.rows_a_day:.3g}"
             told = "-" if c.incidents_a_day is None else f"{c.incidents_a_day:.3g}"

@@ -17,7 +17,6 @@ from at_infer.config import ScoreMode
 
 if TYPE_CHECKING:
     from training.checkpoint import Checkpoint
-    from training.history import History
     from training.loop import Progress as TrainingProgress
     from training.request import Start
 
@@ -115,6 +114,8 @@ class _TextLog:
             self._say(f"{place}  {losses}  validation {at.validation['reconstruction']:.4f}  {speed}{mark}")
 
     def done(self, checkpoint: "Checkpoint", path: Path) -> None:
+        from training.history import History
+
         self.bar.stop()
         summary = _summary(checkpoint)
         if summary["advice"]:
@@ -149,8 +150,8 @@ class _TextLog:
             f"{printable(str(path))}: best weights after step {summary['best_step']} of {summary['steps']}",
             markup=False,
         )
-        for line in _agreement(checkpoint):
-            out.print(line, markup=False)
+        for line in History.of(checkpoint).compared:
+            out.print(in_options(line), markup=False)
 
 
 class _JsonLog:
@@ -216,7 +217,7 @@ def _summary(checkpoint: "Checkpoint") -> _Summary:
         "steps": history.steps,
         "best_step": history.best_step,
         "ended": history.ended,
-        "advice": _advice(history),
+        "advice": None if history.advice is None else in_options(history.advice),
         "validation_scores": {
             mode: {name: values[i] for name, i in index.items()} for mode, values in whole.quantiles.items()
         },
@@ -229,42 +230,6 @@ def _summary(checkpoint: "Checkpoint") -> _Summary:
     if history.agreement is not None and history.times_as_fast is not None:
         summary["agreement"], summary["times_as_fast"] = history.agreement._asdict(), history.times_as_fast
     return summary
-
-
-ENOUGH = 0.95
-"""Rank correlation from which on a student counts as one that gives the scores of its teacher."""
-
-
-def _agreement(student: "Checkpoint") -> Iterator[str]:
-    """With its teacher, if it has one, and what to do if it is low."""
-    from training.history import History
-
-    history = History.of(student)
-    found, steps = history.agreement, history.steps
-    if found is None:
-        return
-    yield (
-        f"agreement with the teacher on {found.rows} validation rows: rank correlation {found.spearman:.3f}, "
-        f"{found.same_verdicts:.2%} of verdicts equal, {found.shared_alarms:.0%} of its alarms shared; with "
-        f"made-up faults {found.disturbed_spearman:.3f}, {found.disturbed_same_verdicts:.2%}, "
-        f"{found.disturbed_shared_alarms:.0%}; {history.times_as_fast:.1f} times as fast (measured in PyTorch)"
-    )
-    if found.spearman < ENOUGH:
-        other = ", or --score-mode fusion, which needs no associations" if student.score.uses_discrepancy else ""
-        yield (
-            f"a rank correlation of {ENOUGH} was not reached; try --max-steps {2 * steps} or --width "
-            f"{2 * student.model.width}{other}"
-        )
-
-
-def _advice(history: "History") -> str | None:
-    """What to do about a training that was not done when its budget was."""
-    if history.ended != "budget":
-        return None
-    steps, epochs = history.steps, history.config.epochs
-    longer = f"--max-steps {2 * steps}" if epochs is None else f"--epochs {2 * epochs}"
-    spent = f"the budget of {_count(steps, 'step')} ended"
-    return f"the validation loss was still falling when {spent}; {longer} trains longer"
 
 
 def _count(number: int, noun: str) -> str:

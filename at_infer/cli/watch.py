@@ -63,7 +63,7 @@ def watch(
     every: Annotated[int, score_option(help="Score every K-th row of a series.", metavar="K")] = 1,
     provider: shared.Provider = "cpu",
     batch_size: Annotated[
-        int | None, engine_option(help="Maximum number of windows per batch.", show_default="8")
+        int | None, engine_option(help="Maximum number of windows per batch.", show_default="by the model")
     ] = None,
     threads: shared.Threads = None,
     max_delay_ms: Annotated[float, run_option(help="Maximum time a row waits for a batch.", metavar="MS")] = 10.0,

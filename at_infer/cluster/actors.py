@@ -194,7 +194,7 @@ def ray_workers(
         places = placements(ray.nodes(), threads=settings.threads, provider=settings.engine_options.provider, most=most)
         if not places:
             need = f"{settings.threads} CPUs" if settings.engine_options.provider == "cpu" else "a GPU"
-            raise ClusterError(f"ray {address}: no machine of the cluster has {need} for a worker")
+            raise ClusterError(f"ray: no machine of the cluster {address} has {need} for a worker")
         workers = RayWorkers(ray, settings, say, head=Head(head_address(ray)))
         try:
             workers.start(places)

@@ -5,7 +5,6 @@ import os
 import secrets
 import shutil
 import socket
-import sys
 import tempfile
 import threading
 import time
@@ -247,28 +246,12 @@ def _in_time(act: Callable[[], object]) -> None:
             errors.append(error)
 
     thread = threading.Thread(target=run, name="ray-connect", daemon=True)
-    with _silence():
-        thread.start()
-        thread.join(CONNECT_S)
+    thread.start()
+    thread.join(CONNECT_S)
     if thread.is_alive():
         raise TimeoutError
     if errors:
         raise errors[0]
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Ray's native parts write to standard error past Python's logging; what goes wrong is raised as well."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
 
 
 def head_address(ray: Any) -> str | None:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from at_infer.engines import Floats, Provider, Scoring
-from at_infer.engines.providers import PROFILE, PROVIDERS, prepare
+from at_infer.engines.providers import PROVIDERS, prepare
+from at_infer.engines.tensorrt.batching import DEFAULT_PROFILE
 from at_infer.errors import ConfigError, EngineError, MissingExtraError
 from at_infer.models.agreement import check_shapes
 from at_infer.models.metadata import LIVE_GRAPH, Metadata
@@ -105,7 +106,7 @@ class OnnxEngine(Scoring):
 
     def _run_split(self, windows: Floats) -> list[Any]:
         """Engines of TensorRT have a largest batch."""
-        most = PROFILE.max
+        most = DEFAULT_PROFILE.max
         parts = [self._run_whole(windows[i : i + most]) for i in range(0, len(windows), most)]
         return [np.concatenate(part) for part in zip(*parts, strict=True)]
 

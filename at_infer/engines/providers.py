@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from at_infer.config import Provider
-from at_infer.engines.tensorrt.batching import BatchProfile
+from at_infer.engines.tensorrt.batching import DEFAULT_PROFILE
 from at_infer.engines.tensorrt.modules import load_flavour
 from at_infer.errors import EngineError, MissingExtraError
 from at_infer.installed import GPU_RUNTIME, check_one_runtime, install_extra
@@ -22,8 +22,6 @@ PROVIDERS: dict[Provider, list[str]] = {
     "tensorrt": ["TensorrtExecutionProvider", "CUDAExecutionProvider"],
     "rtx": ["NvTensorRTRTXExecutionProvider"],
 }
-PROFILE = BatchProfile(1, 32, 256)
-"""Windows per batch that the providers of TensorRT build for; larger batches are split."""
 LINKED_TENSORRT = "10"
 """Major version that the TensorRT provider of onnxruntime-gpu links."""
 
@@ -89,7 +87,7 @@ def profile_shapes(window: tuple[str, Sequence[int]]) -> dict[str, str]:
     name, shape = window
     return {
         bound: f"{name}:{'x'.join(map(str, (size, *shape)))}"
-        for bound, size in zip(("min", "opt", "max"), PROFILE.as_list(), strict=True)
+        for bound, size in zip(("min", "opt", "max"), DEFAULT_PROFILE.as_list(), strict=True)
     }
 
 

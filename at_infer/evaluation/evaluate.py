@@ -17,6 +17,7 @@ from at_infer.evaluation.metrics.runs import runs
 from at_infer.evaluation.metrics.vus import BUFFER, THRESHOLDS, volumes
 from at_infer.tables.labels import LabelledRows
 from at_infer.thresholds.chosen import ChosenThreshold
+from at_infer.thresholds.verdict import exceeds
 
 ROC_RATIOS = (0.005, 0.01, 0.015, 0.02, 0.1, 0.2, 0.3)
 """The paper's."""
@@ -98,13 +99,13 @@ def evaluate(
     if labels.all() or not labels.any():
         kind = "anomalous" if labels.any() else "normal"
         raise DataError(f"labels: every scored row is {kind}; metrics need rows of both kinds")
-    alarms = scores > np.float32(threshold.value)
+    alarms = exceeds(scores, threshold.value)
     # At least one alarm: beside a silent score stands one row.
     ratio = max(threshold.ratio if threshold.ratio is not None else float(alarms.mean()), 1 / len(scores))
     contestants = {"score": ScoresAndAlarms(scores, alarms)}
     for name in NAMES:
         made = baseline(name, len(scores), ratio, seed)
-        contestants[name] = ScoresAndAlarms(made.scores, made.scores > np.float32(made.threshold))
+        contestants[name] = ScoresAndAlarms(made.scores, exceeds(made.scores, made.threshold))
     per_day = rows_per_day if rows_per_day is not None else rows.rows_per_day
 
     def compare(first: int, end: int) -> Compared:
@@ -196,6 +197,6 @@ def _roc_point(
     point: dict[str, Any] = {"ratio": ratio, "threshold": delta}
     for name in CONTESTANTS:
         one, threshold = (scores, delta) if name == "score" else baseline(name, len(labels), ratio, seed)
-        alarms = runs(one > np.float32(threshold))
+        alarms = runs(exceeds(one, threshold))
         point[name] = {**rates(truth, alarms, len(labels)), **by_row(truth, alarms), **point_adjusted(truth, alarms)}
     return point

@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.evaluation.evaluate import Evaluation
+from at_infer.evaluation.evaluate import Evaluation, evaluate
 from at_infer.evaluation.metrics.runs import Runs, runs, runs_touched
 from at_infer.incidents.defaults import rules_of_scores
 from at_infer.incidents.find import Found, IncidentFinder
 from at_infer.incidents.rules import IncidentRules
+from at_infer.tables.labels import read_labelled
 from at_infer.tables.scores import ScoredChunk, ScoredFile
+from at_infer.thresholds.choose import EvaluationThreshold, choose_for_evaluation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +140,16 @@ def count_incidents(
             counter.add(part)
     counter.end()
     return counter.figures(days=None if rows_per_day is None else scored_rows / rows_per_day)
+
+
+def evaluate_file(
+    file: ScoredFile, asked: EvaluationThreshold, *, seed: int = 0, rows_per_day: float | None = None
+) -> tuple[Evaluation, IncidentFigures | None]:
+    """Scores and incidents against labels; no incidents where another column takes the place of the score."""
+    rows = read_labelled(file)
+    threshold = choose_for_evaluation(rows.scores, file.properties, asked, source=file.source)
+    found = evaluate(rows, threshold, seed=seed, rows_per_day=rows_per_day)
+    return found, evaluate_incidents(file, found) if file.score_column == "score" else None
 
 
 def evaluate_incidents(file: ScoredFile, found: Evaluation) -> IncidentFigures:

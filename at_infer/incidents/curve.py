@@ -11,6 +11,7 @@ from at_infer.incidents.find import GapFinder
 from at_infer.incidents.rules import IncidentRules
 from at_infer.models.statistics import IncidentCurve, IncidentOptions
 from at_infer.tables.scores import ScoredFile
+from at_infer.thresholds.verdict import exceeds
 
 Floats = NDArray[np.float32]
 
@@ -32,14 +33,14 @@ def incident_curve(
     counts = []
     for level in levels.tolist():
         rules = default_rules(level, score, median=median, options=options)
-        counts.append(sum(count_incidents(scores, rules) for scores in series))
+        counts.append(sum(count_openings(scores, rules) for scores in series))
     return IncidentCurve(levels=levels.tolist(), counts=counts, rows=len(known), options=options)
 
 
-def count_incidents(scores: Floats, rules: IncidentRules) -> int:
+def count_openings(scores: Floats, rules: IncidentRules) -> int:
     """How many incidents `IncidentTracker` opens for one series, all at once; no incident is made."""
-    hot = np.flatnonzero(scores > np.float32(rules.open_at))
-    cold = np.flatnonzero(~(scores > np.float32(rules.close_at)))
+    hot = np.flatnonzero(exceeds(scores, rules.open_at))
+    cold = np.flatnonzero(~exceeds(scores, rules.close_at))
     # A piece lasts from its first row above the threshold to the next row below the lower limit.
     ends = np.append(cold, len(scores))[np.searchsorted(cold, hot)]
     first = np.append(True, ends[1:] != ends[:-1])[: len(hot)]

@@ -12,7 +12,7 @@ from at_infer.models.spacing import Spacing
 from at_infer.models.statistics import IncidentOptions
 from at_infer.scoring.columns import scored_properties
 from at_infer.scoring.scorer import Scorer
-from at_infer.thresholds.choose_later import choose_for_report
+from at_infer.thresholds.choose import choose_for_report
 from at_infer.thresholds.recorded import recorded_in_scores
 
 CLOSE = 0.5

@@ -4,12 +4,12 @@ import hashlib
 import math
 import re
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from at_infer.tables.clock import seconds_of
+from at_infer.tables.clock import find_date, seconds_of
 
 Time = int | float | str
 """Time of a row as its column has it, dates as ISO 8601 with a T; or the number of the row."""
@@ -25,7 +25,7 @@ class Cause(NamedTuple):
 
     feature: str
     share: float
-    """Of the score, over the rows of the incident."""
+    """Of the error, over the rows of the incident."""
     view: str | None = None
     """Main view, in mode `fusion`: shape, next row, rows ahead, burst, level or stuck."""
 
@@ -122,9 +122,7 @@ def _spelt_alike(text: str) -> Time:
     number, date_only = _number(text), re.fullmatch(r"\s*\d{4}-\d\d-\d\d\s*", text) is not None
     if number is not None:
         return number if abs(number) <= MOST_EXACT else text
-    try:
-        time = datetime.fromisoformat(text.strip())
-    except ValueError:
+    if (time := find_date(text)) is None:
         return text
     if date_only:
         return text.strip()
@@ -133,12 +131,8 @@ def _spelt_alike(text: str) -> Time:
 
 def as_seconds(time: Time) -> float | None:
     """Seconds since 1970; None for a number, also one as text, and for a text that is no date."""
-    if not isinstance(time, str) or _number(time) is not None:
-        return None
-    try:
-        return seconds_of(datetime.fromisoformat(time.strip()))
-    except ValueError:
-        return None
+    date = find_date(time) if isinstance(time, str) else None
+    return None if date is None else seconds_of(date)
 
 
 def _instant(time: Time) -> str:

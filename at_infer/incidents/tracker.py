@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from at_infer.errors import ConfigError
 from at_infer.incidents.incident import Cause, Incident, State, Time, incident_id, plain_time
 from at_infer.incidents.rules import IncidentRules
+from at_infer.thresholds.verdict import exceeds
 from at_infer.untrusted import typed
 
 Floats = NDArray[np.float32]
@@ -269,9 +270,9 @@ class _Rows:
         rules = tracker.rules
         self.scores, self.times, self.first = np.asarray(scores, np.float32), times, tracker.number
         self.evidence, self.views = evidence, max(1, len(tracker.view_names))
-        self.supported = np.ones(len(scores), np.bool_) if onset is None else onset > np.float32(rules.open_at)
-        self.hot: Ints = np.flatnonzero(self.scores > np.float32(rules.open_at))
-        self.cold: Ints = np.flatnonzero(~(self.scores > np.float32(rules.close_at)))  # also where there is no score
+        self.supported = np.ones(len(scores), np.bool_) if onset is None else exceeds(onset, rules.open_at)
+        self.hot: Ints = np.flatnonzero(exceeds(self.scores, rules.open_at))
+        self.cold: Ints = np.flatnonzero(~exceeds(self.scores, rules.close_at))  # also where there is no score
 
     def next_hot(self, at: int) -> int:
         """The first row from `at` on that is above the threshold; the number of rows if there is none."""

@@ -34,19 +34,19 @@ def check_incidents_path(path: Path, scores: Path, *, overwrite: bool) -> None:
     check_writable(path, overwrite=overwrite)
 
 
-def write_incidents(scores: str, path: Path, rules: IncidentRules | None = None) -> Written:
-    """One pass over a file of scores; the rules are those that fit it, unless given."""
+def write_incidents(scores: str, path: Path) -> Written:
+    """One pass over a file of scores; the rules are those that fit it."""
     file = ScoredFile(scores)
-    used = rules or rules_of_scores(file.properties, source=scores)
+    rules = rules_of_scores(file.properties, source=scores)
     still_open = 0
 
     def rows() -> Iterator[dict[str, Any]]:
         nonlocal still_open
-        for found in find_incidents(file, used):
+        for found in find_incidents(file, rules):
             still_open += found.incident.state == "open"
             yield found.incident.as_json()
 
-    facts = {"incident_rules": used.to_dict(), "scores": Path(scores).name}
+    facts = {"incident_rules": rules.to_dict(), "scores": Path(scores).name}
     properties = {f"{PREFIX}{name}": json.dumps(value, sort_keys=True) for name, value in facts.items()}
     count = write_incident_file(path, rows(), file.time_type, properties)
-    return Written(str(path), count, still_open, used)
+    return Written(str(path), count, still_open, rules)

@@ -24,7 +24,7 @@ class WatchOptions(Config):
     """Score every K-th row of a series."""
     max_series: int = MAX_SERIES
     """In memory; the least recently seen is dropped."""
-    max_delay_s: float = 0.0
+    max_delay_s: float = 0.01
     """A row waits at most this long for others, so that the engine gets windows of many series at once."""
     state: Path | None = None
     """File that stores the state of all series."""

@@ -21,7 +21,6 @@ from at_infer.scoring.scorer import Scorer
 from at_infer.scoring.windows import Floats
 
 MAX_SERIES = 10_000
-SMALL_BATCH = 32  # windows of a small network, whose series are then worked on together
 
 
 class StreamScorer:
@@ -58,9 +57,7 @@ class StreamScorer:
         late = options.delay if delay is None else delay
         self.scorer = Scorer(engine, replace(options, align="last", delay=late), engine_options)
         try:
-            few = self.scorer.batch_size_for(0)
-            asked = self.scorer.engine_options.batch_size is not None
-            self.batch_size = few if asked or self.scorer.engine.lanes < 2 else max(few, SMALL_BATCH)
+            self.batch_size = self.scorer.batch_size_for(None)
             self.metadata, self.threshold = self.scorer.metadata, self.scorer.threshold
             if self.scorer.grid is not None and not on_grid:
                 raise ConfigError(

@@ -20,6 +20,7 @@ from at_infer.models.kinds import is_plan
 from at_infer.models.metadata import Metadata
 from at_infer.scoring.real_windows import real_windows
 from at_infer.threads import cpu_count
+from at_infer.thresholds.verdict import exceeds
 
 if TYPE_CHECKING:
     from at_infer.engines.tensorrt.plan import PlanEngine
@@ -258,7 +259,7 @@ def compare(contestants: Sequence[Contestant], windows: Floats, threshold: float
         if not contestant.answers:
             continue
         answer = scores(contestant)
-        changed = float(((answer > threshold) != (expected > threshold)).mean())
+        changed = float((exceeds(answer, threshold) != exceeds(expected, threshold)).mean())
         found.append(Agreement(contestant.name, float(np.abs(answer - expected).max()), changed))
     return found
 

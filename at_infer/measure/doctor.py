@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import cast
 
 from at_infer import __version__
-from at_infer.installed import GPU_RUNTIME, find_conflicts, install_extra, runtime_packages
-from at_infer.measure.machine import Command, Cpu, Examined, Extra, Gpus, Machine, Tried
+from at_infer.installed import GPU_RUNTIME, find_conflicts, install_extra, installed_version, runtime_packages
+from at_infer.measure.machine import Cpu, Examined, Extra, Gpus, Machine, Tried, TriedCommand
 from at_infer.threads import cpu_count
 
 PROBE = Path(__file__).with_name("load_probe.py")
@@ -91,7 +91,7 @@ def broken(machine: Machine) -> str | None:
     return None if cpu["works"] else f"ONNX Runtime does not run on this CPU ({cpu['reason']}); install at-infer again"
 
 
-def commands(machine: Machine) -> list[Command]:
+def commands(machine: Machine) -> list[TriedCommand]:
     """Which commands will work here, and what the others lack."""
     extras, tensorrt, gpu = machine["extras"], machine["tensorrt"], machine["gpu"]
     no_gpu = None if gpu["works"] else f"needs an NVIDIA GPU with its driver ({gpu['reason']})"
@@ -224,12 +224,8 @@ def _version(package: str, modules: tuple[str, ...]) -> str | None:
     if not any(map(_has, modules)):
         return None
     names = _distributions()
-    for distribution in [package, *(name for module in modules for name in names.get(module, ()))]:
-        try:
-            return metadata.version(distribution)
-        except metadata.PackageNotFoundError:
-            continue
-    return "unknown version"
+    found = map(installed_version, [package, *(name for module in modules for name in names.get(module, ()))])
+    return next(filter(None, found), "unknown version")
 
 
 @cache

@@ -10,7 +10,7 @@ import numpy as np
 from at_infer.config import Config
 from at_infer.errors import ConfigError, DataError
 from at_infer.measure.drift_blocks import SUSTAINED_BLOCKS, Finding, Reference, SeriesDrift
-from at_infer.measure.drift_scores import OwnScores, ScoreSource, WrittenScores, drift_scorer
+from at_infer.measure.drift_scores import DriftScorer, OwnScores, ScoreSource, WrittenScores
 from at_infer.models.metadata import Metadata
 from at_infer.scoring.options import EngineOptions, InputOptions
 from at_infer.tables.row_stream import RowStream
@@ -90,7 +90,7 @@ def find_drift(
         stream = RowStream(str(data), read.columns(metadata, max_gap=0))
         written = WrittenScores(scores, metadata, Path(model), stream)
         return _compare(stream, written.known, written, metadata, options, str(model), observe)
-    with drift_scorer(model, engine_options) as scorer:
+    with DriftScorer(model, engine_options) as scorer:
         stream = RowStream(str(data), read.columns(scorer.metadata, on_grid=scorer.on_grid))
         own = OwnScores(scorer, stream.rows)
         return _compare(stream, own.known, own, scorer.metadata, options, str(model), observe)

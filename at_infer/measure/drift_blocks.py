@@ -14,6 +14,7 @@ from at_infer.models.view_sums import LARGEST
 from at_infer.models.views import ACTIVITY, FLOOR, NEXT, LinearPrediction, MovingMeans
 from at_infer.scoring.missing import Filler
 from at_infer.thresholds.chosen import ChosenThreshold
+from at_infer.thresholds.verdict import exceeds
 
 Floats = NDArray[np.float32]
 Summary = NDArray[np.float64]
@@ -257,7 +258,7 @@ class SeriesDrift:
         known = rows[~np.isnan(rows[:, 0])]
         if 2 * len(known) < len(rows):
             return np.full((1, 2 + rows.shape[1]), np.nan)
-        flagged = float((known[:, 0] > np.float32(self.known.threshold)).mean())
+        flagged = float(exceeds(known[:, 0], self.known.threshold).mean())
         medians = np.median(known, axis=0).astype(np.float64)
         return np.array([[medians[0], flagged, len(known), *medians[1:]]])
 

@@ -1,12 +1,12 @@
 """Scores for the search for drift: formed here, or read from what `at-infer score` wrote."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from at_infer.choices import Explain
 from at_infer.errors import DataError
 from at_infer.measure.drift_blocks import Floats, Reference, SeriesDrift
 from at_infer.models.metadata import Metadata
@@ -41,13 +41,15 @@ class ScoreSource(Protocol):
         """Series that have ended and got all their scores, each once; at the end all that are left."""
 
 
-def drift_scorer(model: str | Path, engine_options: EngineOptions | None) -> Scorer:
+class DriftScorer(Scorer):
     """Gaps and short series are no reason to stop; errors of the features beside the score, if the model tells them."""
-    options = ScoreOptions(on_bad_rows="null", short_series="skip")
-    scorer = Scorer(model, options, engine_options)
-    if scorer.config.mode != "fusion" and "reconstruction" in scorer.engine.outputs:
-        scorer.options = replace(options, explain="all")
-    return scorer
+
+    def __init__(self, model: str | Path, engine_options: EngineOptions | None) -> None:
+        super().__init__(model, ScoreOptions(on_bad_rows="null", short_series="skip"), engine_options)
+
+    def default_explain(self) -> Explain:
+        """Mode `fusion` has the residuals anyway."""
+        return "all" if self.config.mode != "fusion" and "reconstruction" in self.engine.outputs else "none"
 
 
 class OwnScores:

@@ -29,7 +29,7 @@ class Tried(TypedDict):
     devices: NotRequired[list[GpuDevice]]
 
 
-class Command(Tried):
+class TriedCommand(Tried):
     """A command with options, and whether it will work."""
 
     command: str
@@ -99,6 +99,6 @@ class Machine(TypedDict):
 class Examined(Machine):
     """What is there, and what follows from it."""
 
-    commands: list[Command]
+    commands: list[TriedCommand]
     broken: str | None
     """What keeps at-infer from working at all."""

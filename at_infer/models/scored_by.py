@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
+from at_infer.choices import BadTime
 from at_infer.config import Align, Config, ScoreConfig
 from at_infer.errors import AtInferError, ConfigError, DataError
 from at_infer.models.agreement import check_quantiles
 from at_infer.models.metadata import PREFIX
-from at_infer.models.spacing import Spacing
+from at_infer.models.spacing import Grid, Spacing
 from at_infer.models.statistics import IncidentOptions, check_share
 from at_infer.untrusted import load_json, typed, typed_fields
 
@@ -62,6 +63,11 @@ class ScoredBy:
     """Rules for incidents that differ from those that fit the score."""
     spacing: Spacing | None
     """How the rows lie in time, with the longest step that was no gap."""
+    time_column: str | None
+    series_column: str | None
+    on_bad_time: BadTime | None
+    grid: Grid | None
+    """That the rows were put on before they were scored."""
 
     @classmethod
     def of(cls, properties: Mapping[str, str], source: str) -> Self:

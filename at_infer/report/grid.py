@@ -21,14 +21,14 @@ class ThresholdGrid:
     """Index of the threshold in use."""
 
 
-def choose_threshold_grid(total: ThresholdCounts, cuts: Cuts, most: int = MOST_CUTS) -> ThresholdGrid:
+def choose_threshold_grid(total: ThresholdCounts, cuts: Cuts) -> ThresholdGrid:
     """Thresholds from below the lowest score to the highest, on a log scale unless scores can be negative."""
     occupied = total.rows.levels[total.rows.levels > 0]
     chosen = np.array([cuts.at])
     if len(occupied):
         first, last = int(occupied[0]) - 1, int(occupied[-1])
         low, high = cuts.values(np.array([_lowest_shown(total.rows, cuts), last]))
-        wanted = np.geomspace(low, high, most - 2) if low > 0 else np.linspace(low, high, most - 2)
+        wanted = np.geomspace(low, high, MOST_CUTS - 2) if low > 0 else np.linspace(low, high, MOST_CUTS - 2)
         inner = cuts.levels(wanted.astype(np.float32))
         chosen = np.concatenate([[first], inner[(inner > first) & (inner <= last)], [last], chosen])
     chosen = np.unique(chosen)

@@ -9,9 +9,9 @@ Times = NDArray[np.float64]
 MOST_BUCKETS = 1 << 20
 
 
-def bucket_rows(rows: int, most: int = MOST_BUCKETS) -> int:
-    """Rows per bucket: the smallest power of two that needs no more than `most` buckets."""
-    return 1 << max(0, (-(-rows // most) - 1).bit_length())
+def bucket_rows(rows: int) -> int:
+    """Rows per bucket: the smallest power of two that needs no more than MOST_BUCKETS."""
+    return 1 << max(0, (-(-rows // MOST_BUCKETS) - 1).bit_length())
 
 
 class Envelope:

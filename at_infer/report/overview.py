@@ -13,6 +13,7 @@ from at_infer.report.segments import SegmentFinder, Segments
 from at_infer.report.thresholds import Cuts, ThresholdCounts
 from at_infer.tables.observed import ObservedTime
 from at_infer.tables.scores import ScoredChunk, ScoredFile
+from at_infer.thresholds.verdict import exceeds
 
 MOST_SEGMENTS = 2000
 
@@ -110,8 +111,7 @@ def look(file: ScoredFile, rules: IncidentRules, observe: Observe = lambda _done
                 envelope.start_series()
                 flagged.start_series()
                 labelled.start_series()
-            with np.errstate(invalid="ignore"):
-                above = part.scores > np.float32(threshold)
+            above = exceeds(part.scores, threshold)
             labels = np.zeros(len(above), np.bool_) if part.labels is None else part.labels
             envelope.add(part.scores, part.times)
             told.add(part)

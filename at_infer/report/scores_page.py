@@ -108,7 +108,7 @@ def _times(report: ScoresReport, found: Found) -> list[float]:
     clock = report.overview.clock
     times = (found.incident.begin, found.incident.end)
     if clock == "date":
-        return [1000 * (as_seconds(time) or 0.0) for time in times]
+        return [1000 * seconds for seconds in map(as_seconds, times) if seconds is not None]
     return [float(time) if clock == "number" else float("nan") for time in times]
 
 

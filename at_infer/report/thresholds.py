@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from at_infer.thresholds.verdict import exceeds
+
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -24,8 +26,7 @@ class Cuts:
 
     def levels(self, scores: Floats) -> Ints:
         """0 for NaN, else 1 and more."""
-        with np.errstate(invalid="ignore"):
-            return np.where(np.isnan(scores), 0, _coarse(scores) + (scores > self.threshold))
+        return np.where(np.isnan(scores), 0, _coarse(scores) + exceeds(scores, self.threshold))
 
     def values(self, cuts: Ints) -> NDArray[np.float64]:
         """The thresholds themselves, exactly: the highest score that is not above."""

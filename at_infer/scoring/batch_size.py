@@ -9,6 +9,7 @@ from at_infer.models.metadata import Metadata
 
 BATCH_SIZES = (8, 16, 32)  # more was never faster on a CPU, and takes memory
 DEFAULT_BATCH = 8
+SMALL_BATCH = 32  # of a small network, for live rows: those of many series are then worked on together
 PROBE_WINDOWS = 2_000  # with fewer windows than this to score, looking for the best batch costs more than it brings
 
 

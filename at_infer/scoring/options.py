@@ -107,9 +107,9 @@ class InputOptions(Config):
         self._choice("on_bad_time", BadTime)
         if self.one_series and (self.series_column is not None or self.series_per_file):
             other = "series_column" if self.series_column is not None else "series_per_file"
-            raise ConfigError(f"series: `one_series` excludes `{other}`; give one of them")
+            raise ConfigError(f"one_series: excludes `{other}`; give one of them")
         if self.no_time and self.time_column is not None:
-            raise ConfigError("time: `no_time` excludes `time_column`; give one of them")
+            raise ConfigError("no_time: excludes `time_column`; give one of them")
 
     def columns(
         self, known: Metadata, max_gap: int | None = None, *, mask: bool = False, on_grid: OnGrid | None = None
@@ -121,8 +121,8 @@ class InputOptions(Config):
         time = None if self.no_time else known.time_column if self.time_column is None else self.time_column
         if known.season is not None and time is None:
             raise ConfigError(
-                "time: the model subtracts a season and needs the time of every row; leave `no_time` out, or "
-                "train with season='none'"
+                "time_column: the model subtracts a season and needs the time of every row; name it and leave "
+                "`no_time` out, or train with season='none'"
             )
         if on_grid is not None and time is None:
             raise ConfigError(

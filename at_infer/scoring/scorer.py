@@ -24,7 +24,7 @@ from at_infer.models.criterion import (
 from at_infer.models.metadata import Metadata
 from at_infer.models.spacing import MAX_GAP, Clock, Spacing, Times, choose_grid, grid_max_gap
 from at_infer.scoring.asked_score import asked_score, check_outputs
-from at_infer.scoring.batch_size import choose_batch_size, windows_per_s
+from at_infer.scoring.batch_size import SMALL_BATCH, choose_batch_size, windows_per_s
 from at_infer.scoring.last_step import LAST_ROWS_BATCH, has_onset, last_step, look_ahead, needs_live_rows, runs_last
 from at_infer.scoring.options import EngineOptions, ScoreOptions
 from at_infer.scoring.rows import RowScorer
@@ -35,6 +35,7 @@ from at_infer.tables.clock import FOR_GAPS, NEEDED, times_to_numbers
 from at_infer.tables.frames import array_values
 from at_infer.tables.resample import OnGrid
 from at_infer.thresholds.choose import ScoringWay, ThresholdWish, choose_for_scoring
+from at_infer.thresholds.verdict import exceeds
 
 
 class Scores(NamedTuple):
@@ -71,9 +72,9 @@ class Scorer:
                 lacks = "; ".join(self.engine.missing)
                 raise EngineError(f"{self.engine.path}: cannot score, it lacks {lacks}; use at-infer export")
             self.metadata: Metadata = self.engine.metadata
-            if self.options.explain is None:
-                self.options = replace(self.options, explain=self._default_explain())
             self.config = asked_score(self.metadata, self.options)
+            if self.options.explain is None:
+                self.options = replace(self.options, explain=self.default_explain())
             self.chosen = choose_for_scoring(
                 self.metadata,
                 self.config,
@@ -129,13 +130,13 @@ class Scorer:
             raise DataError(f"times: there are {len(times)} of {len(values)} rows")
         core = self.rows(self.batch_size_for(len(values)))
         series = core.start()
-        core.push(series, values, times=None if times is None else self._known_times(times))
+        core.push(series, values, times=None if times is None else self.known_times(times))
         core.end(series)
         core.flush()
         nothing = np.empty((0, core.settings.channels), np.float32)
         return np.concatenate([nothing, *(part.channels for part in core.take())])
 
-    def _known_times(self, times: Sequence[Any] | NDArray[Any]) -> Times | None:
+    def known_times(self, times: Sequence[Any] | NDArray[Any]) -> Times | None:
         """As the season and gaps need them."""
         clock = self.clock
         if clock is None:
@@ -177,8 +178,8 @@ class Scorer:
         return self.options.on_missing_feature == "mask"
 
     def verdict(self, scores: Floats) -> Bools:
-        """True where the score exceeds the threshold; never for a row without a score."""
-        return np.greater(scores, np.float32(self.threshold))
+        """Which rows are anomalous."""
+        return exceeds(scores, self.threshold)
 
     @property
     def row_settings(self) -> RowSettings:
@@ -222,14 +223,15 @@ class Scorer:
             lanes=lanes,
         )
 
-    def batch_size_for(self, rows: int) -> int:
-        """The size that was asked for, or that of `choose_batch_size`."""
+    def batch_size_for(self, rows: int | None) -> int:
+        """The size that was asked for, or what suits so many rows; None: they come live, of any series."""
         asked = self.engine_options.batch_size
         if asked is not None:
             return asked
         if self._runs_last:
             return LAST_ROWS_BATCH
-        return choose_batch_size(self.engine, self.metadata, rows // self.layout.stride)
+        size = choose_batch_size(self.engine, self.metadata, (rows or 0) // self.layout.stride)
+        return max(size, SMALL_BATCH) if rows is None and self.engine.lanes > 1 else size
 
     def engine_rows_per_s(self, batch_size: int) -> float:
         """Speed of the engine alone."""
@@ -285,7 +287,7 @@ class Scorer:
                 errors = np.where(missing > 0, np.float32(0), errors)
             return np.concatenate([score[..., None], errors], axis=-1)
 
-    def _default_explain(self) -> Explain:
+    def default_explain(self) -> Explain:
         """An incident has causes; asked for in the options, it is an error if the engine cannot name them."""
         named = self.makes_incidents and "reconstruction" in self.engine.outputs
         return "top" if named or self.options.incidents is not None else "none"

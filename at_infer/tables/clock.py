@@ -33,8 +33,20 @@ def can_be_clock(dtype: pl.DataType) -> bool:
 
 def seconds_of(time: datetime) -> float:
     """A time with a zone as the instant it is, one without as if it were UTC."""
+    return _since_start(time) / 1e6
+
+
+def _since_start(time: datetime) -> int:
     known = time if time.utcoffset() is not None else time.replace(tzinfo=UTC)
-    return (known - _START) // _MICROSECOND / 1e6
+    return (known - _START) // _MICROSECOND
+
+
+def find_date(text: str) -> datetime | None:
+    """What an ISO 8601 text names; None for other texts, also for digits alone, which are a number."""
+    try:
+        return None if text.strip().isdigit() else datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
 
 
 def clock_fits(dtype: pl.DataType, clock: Clock) -> bool:
@@ -49,12 +61,16 @@ def column_times(column: pl.Series, clock: Clock, where: str, why: str = NEEDED)
 
 def column_seconds(column: pl.Series, where: str, why: str = NEEDED) -> Seconds:
     """Of dates, dates and times, or ISO 8601 texts, none of them missing."""
+    return _microseconds(column, where, why) / 1e6
+
+
+def _microseconds(column: pl.Series, where: str, why: str) -> NDArray[np.int64]:
     if is_clock(column.dtype):
-        return column.cast(pl.Datetime("us", getattr(column.dtype, "time_zone", None))).to_physical().to_numpy() / 1e6
+        return column.cast(pl.Datetime("us", getattr(column.dtype, "time_zone", None))).to_physical().to_numpy()
     if column.dtype != pl.String:
         raise DataError(f"{where}: is {column.dtype}; {why}")
     try:
-        return np.array([seconds_of(datetime.fromisoformat(text)) for text in column], np.float64)
+        return np.array([_since_start(datetime.fromisoformat(text.strip())) for text in column], np.int64)
     except ValueError as error:
         raise DataError(f"{where}: {error}; {why}") from None
 
@@ -94,10 +110,9 @@ def find_clock(file: InputFile, column: str | None) -> Clock | None:
 
 def clock_of(column: pl.Series) -> Clock | None:
     """The same of a column, by its first value."""
-    kind = column.dtype
-    if kind == pl.String:
-        return "date" if _dates(column[:1]) is not None else None
-    return "date" if kind in (pl.Date, pl.Datetime) else "number" if kind.is_numeric() else None
+    if column.dtype == pl.String:
+        return "date" if any(text is not None and find_date(text) is not None for text in column[:1]) else None
+    return "date" if is_clock(column.dtype) else "number" if column.dtype.is_numeric() else None
 
 
 def shown_zone(file: InputFile, column: str | None) -> str:
@@ -105,26 +120,14 @@ def shown_zone(file: InputFile, column: str | None) -> str:
     if column is None:
         return ""
     kind = file.schema[column]
-    if kind == pl.String:
-        first = next(file.collect(file.scan.select(cs.by_name(column)), 1))[1]
-        kind = first[column].str.to_datetime(time_unit="us", strict=False).dtype
-    return "UTC" if getattr(kind, "time_zone", None) is not None else ""
+    if kind != pl.String:
+        return "UTC" if getattr(kind, "time_zone", None) is not None else ""
+    first = find_date(next(file.collect(file.scan.select(cs.by_name(column)), 1))[1][column][0])
+    return "UTC" if first is not None and first.utcoffset() is not None else ""
 
 
 def read_times(column: pl.Series, clock: Clock, source: str) -> Times:
     """Milliseconds since 1970, or the numbers themselves."""
     if clock == "number":
         return column.cast(pl.Float64).to_numpy()
-    dates = _dates(column) if column.dtype == pl.String else column.cast(pl.Datetime("us"))
-    if dates is None or dates.null_count():
-        raise DataError(f"{source}: column {column.name!r} has dates and other values; use dates only")
-    return dates.to_physical().to_numpy() / 1e3
-
-
-def _dates(column: pl.Series) -> pl.Series | None:
-    """ISO 8601 texts as dates; None if the first is something else."""
-    try:
-        dates = column.str.to_datetime(time_unit="us", strict=False)
-    except pl.exceptions.ComputeError:
-        return None
-    return None if dates[0] is None else dates.dt.replace_time_zone(None)
+    return _microseconds(column, f"{source}: column {column.name!r}", "its first value is a date") / 1e3

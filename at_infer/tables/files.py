@@ -16,6 +16,7 @@ from at_infer.errors import DataError
 from at_infer.native_stderr import without_panics
 from at_infer.untrusted import check_name
 
+MOST_LISTED = 6  # names in an error
 CHUNK_CELLS = 1 << 20  # cells decoded at a time: 8 MB as float64, whatever the number of rows and columns
 AHEAD_CELLS = 1 << 22  # cells polars may decode before we take them: it reads ahead of a slow reader without end
 
@@ -91,6 +92,33 @@ class InputFile:
                 read_footer(path)
                 scan = pl.scan_parquet(path, glob=isinstance(path, str), hive_partitioning=hive)
             return cls(path, scan, scan.collect_schema(), scan.select(pl.len()).collect().item())
+
+    def check_has(self, names: Sequence[str], hint: str = "") -> None:
+        """Raise if a column is missing."""
+        for name in names:
+            if name not in self.schema:
+                there = f"the file has {listed(list(self.schema))}"
+                raise DataError(f"{self.path}: column {name!r} is missing; {there}{hint and '; ' + hint}")
+
+    def check_numbers(self, names: Sequence[str], hint: str = "the model needs numbers") -> None:
+        """Raise if a column cannot be a feature."""
+        for name in names:
+            dtype = self.schema[name]
+            if not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)):
+                raise DataError(f"{self.path}: column {name!r} is {dtype}, not numeric; {hint}")
+
+    def check_keys(self, keys: Sequence[str], head: "InputFile") -> None:
+        """Raise if columns cannot be time and series, or are others than in the first file."""
+        if len(set(keys)) < len(keys):
+            raise DataError(f"{self.path}: column {keys[0]!r} cannot be the time and the series column at once")
+        for name in keys:
+            dtype, first = self.schema[name], head.schema[name]
+            if dtype.is_nested():
+                raise DataError(f"{self.path}: column {name!r} is {dtype}; a time or series column holds plain values")
+            if dtype != first:
+                raise DataError(
+                    f"{self.path}: column {name!r} is {dtype} but in {head.path} it is {first}; use the same type"
+                )
 
     def between(self, first: int, end: int) -> "InputFile":
         """Some of its rows, as a file of their own."""
@@ -203,7 +231,7 @@ def _refuse_duplicates(path: Path | str, schema: pl.Schema) -> None:
             raise DataError(f"{path}: column {name.rsplit('_duplicated_', 1)[0]!r} occurs twice; rename one of them")
 
 
-def listed(names: Sequence[str], most: int = 6) -> str:
+def listed(names: Sequence[str]) -> str:
     """The first few names, and how many more."""
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+    shown = ", ".join(names[:MOST_LISTED])
+    return shown if len(names) <= MOST_LISTED else f"{shown} and {len(names) - MOST_LISTED} more"

@@ -8,12 +8,9 @@ import polars as pl
 
 from at_infer.choices import Join
 from at_infer.errors import DataError
-from at_infer.tables.files import InputFile, listed, reading, source_files
+from at_infer.models.scored_by import ScoredBy
+from at_infer.tables.files import InputFile, reading, source_files
 from at_infer.tables.order import SeriesAndTime
-from at_infer.untrusted import load_json
-
-BAD_TIME = "at_infer.on_bad_time"
-"""Key-value metadata of a file of scores: what was done about times that do not rise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +34,9 @@ class KeyWalk:
     def __init__(self, keys: Keys, source: str, properties: Mapping[str, str]) -> None:
         self.keys, self.source = keys, source
         self.name = " and ".join(keys.series) if keys.series else None
-        ignored = properties.get(BAD_TIME) == '"ignore"'  # whoever scored the rows took times as they came
-        self.order = SeriesAndTime(keys.time, self.name, "ignore" if ignored else None)
+        on_bad_time = ScoredBy.of(properties, source).on_bad_time
+        # Whoever scored the rows took times as they came.
+        self.order = SeriesAndTime(keys.time, self.name, "ignore" if on_bad_time == "ignore" else None)
         self.order.enter(source, 0)
 
     def take(self, frame: pl.DataFrame, first_row: int) -> list[tuple[int, str]]:
@@ -71,16 +69,15 @@ def find_keys(file: InputFile, time: str | None, series: str | None, taken: set[
 
     Which is which is in the metadata; in files of earlier versions, a lonely column of texts is the series.
     """
-    for name in (time, series):
-        if name is not None and name not in file.schema:
-            raise DataError(f"{file.path}: column {name!r} is missing; the file has {listed(list(file.schema))}")
+    file.check_has([name for name in (time, series) if name is not None])
     front: list[str] = []
     for name in file.schema:
         if name in taken or name in ("score", "is_anomaly"):
             break
         front.append(name)
     if time is None and series is None:
-        time, series = (_recorded(file, role, front) for role in ("time", "series"))
+        written = ScoredBy.of(file_properties(file), str(file.path))
+        time, series = (name if name in front else None for name in (written.time_column, written.series_column))
     free = [name for name in front if name not in (time, series, "row", "file")]
     if len(free) == 2 and time is None and series is None:
         series, time = free
@@ -93,15 +90,6 @@ def find_keys(file: InputFile, time: str | None, series: str | None, taken: set[
     of_file = ["file"] if "file" in front and series != "file" else []
     numbered = "row" in front and "row" not in (time, series)
     return Keys(time, [*of_file, *([] if series is None else [series])], "row" if numbered else None)
-
-
-def _recorded(file: InputFile, role: str, front: list[str]) -> str | None:
-    """The column that was read as this, if the file says so and has it."""
-    try:
-        found = load_json(file_properties(file).get(f"at_infer.{role}_column", "null"))
-    except ValueError:
-        return None
-    return found if isinstance(found, str) and found in front else None
 
 
 def compared_keys(keys: Keys, join: Join, own: InputFile, other: InputFile) -> list[str]:
@@ -120,9 +108,7 @@ def compared_keys(keys: Keys, join: Join, own: InputFile, other: InputFile) -> l
             f"{own.path}: no column identifies the {join.replace('+', ' and ')}; name it with time_column=... and "
             f"series_column=..., or use join='row'"
         )
-    for name in names:
-        if name not in other.schema:
-            raise DataError(f"{other.path}: column {name!r} is missing; the file has {listed(list(other.schema))}")
+    other.check_has(names)
     return names
 
 

@@ -1,27 +1,22 @@
 """Scores and labels, row by row: read, joined, and refused where they do not belong together."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 import polars.selectors as cs
 from numpy.typing import NDArray
 
-from at_infer.choices import Join
 from at_infer.errors import DataError
 from at_infer.memory import check_memory
-from at_infer.tables.clock import clock_of, read_times
-from at_infer.tables.files import InputFile, listed, reading
-from at_infer.tables.keys import (
-    Keys,
-    KeyWalk,
-    check_equal,
-    compared_keys,
-    file_properties,
-    find_keys,
-    open_files,
-)
+from at_infer.tables.clock import read_times
+from at_infer.tables.files import InputFile, reading
+from at_infer.tables.keys import KeyWalk, check_equal, file_properties, open_files
 from at_infer.tables.observed import ObservedTime
+
+if TYPE_CHECKING:
+    from at_infer.tables.scores import ScoredFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,56 +42,34 @@ class LabelledRows:
     """In words."""
     rows_per_day: float | None
     """While rows come, by `ObservedTime`, if the time column holds dates."""
-    properties: dict[str, str]
 
 
-def read_scores(source: str, *, score_column: str = "score") -> FileScores:
+def read_scores(source: str) -> FileScores:
     """The scores of a file, folder or glob, in order."""
     files = open_files(source)
-    frame = _read(files, [score_column])
-    return FileScores(source, score_values(frame, score_column, files[0].path), file_properties(files[0]))
+    frame = _read(files, ["score"])
+    return FileScores(source, score_values(frame, "score", files[0].path), file_properties(files[0]))
 
 
-def read_labelled(
-    source: str,
-    labels: str | None = None,
-    *,
-    label_column: str = "label",
-    score_column: str = "score",
-    time_column: str | None = None,
-    series_column: str | None = None,
-    join: Join = "auto",
-) -> LabelledRows:
-    """Scores with the labels of the same file or of another one with the same rows in the same order.
-
-    Keys (row number, time, series) are compared, not searched: what is missing or elsewhere is an error.
-    """
-    files = open_files(source)
-    other = files if labels is None else open_files(labels)
-    keys = find_keys(files[0], time_column, series_column, {score_column, label_column})
-    compared = [] if labels is None else compared_keys(keys, join, files[0], other[0])
-    own = _read(files, [score_column, *keys.columns, *([label_column] if labels is None else [])])
-    theirs = own if labels is None else _read(other, [label_column, *compared])
-    if theirs.height != own.height:
-        raise DataError(
-            f"{labels}: has {theirs.height} rows, {source} has {own.height}; labels need one row per scored row"
-        )
-    for name in compared:
-        check_equal(own[name], theirs[name], source, str(labels))
-    scores = score_values(own, score_column, files[0].path)
-    truth = label_values(theirs[label_column], labels or source)
-    names = _series(own, keys, files[0])
+def read_labelled(file: "ScoredFile") -> LabelledRows:
+    """All scores with their labels; keys (row number, time, series) are compared, not searched."""
+    source, labels, keys = file.source, str(file.labels), file.keys
+    own = _read(file.files, [file.score_column, *keys.columns])
+    theirs = _read(file.label_files, [file.label_column, *file.compared])
+    for name in file.compared:
+        check_equal(own[name], theirs[name], source, labels)
+    scores = score_values(own, file.score_column, file.files[0].path)
+    names = _series(own, file)
     known = ~np.isnan(scores)
     ends = np.cumsum([rows for _, rows in names])
     counts = np.diff(np.append(0, np.cumsum(known)[ends - 1]))
     return LabelledRows(
         scores=scores[known],
-        labels=truth[known],
+        labels=label_values(theirs[file.label_column], labels)[known],
         series=[(name, int(rows)) for (name, _), rows in zip(names, counts, strict=True)],
         unscored_rows=int((~known).sum()),
-        joined_on="the same file" if labels is None else " and ".join(compared) or "row number",
-        rows_per_day=_rows_per_day(own, keys.time, names, source),
-        properties=file_properties(files[0]),
+        joined_on="the same file" if labels == source else " and ".join(file.compared) or "row number",
+        rows_per_day=_rows_per_day(own, names, file),
     )
 
 
@@ -124,17 +97,17 @@ def label_values(column: pl.Series, source: str, first_row: int = 0) -> NDArray[
     return values.to_numpy() > 0
 
 
-def _series(frame: pl.DataFrame, keys: Keys, file: InputFile) -> list[tuple[str, int]]:
+def _series(frame: pl.DataFrame, file: "ScoredFile") -> list[tuple[str, int]]:
     """Name and rows of each series."""
-    walk = KeyWalk(keys, str(file.path), file_properties(file))
+    walk = KeyWalk(file.keys, file.source, file.properties)
     walk.take(frame, 0)
     return walk.order.finish(frame.height)
 
 
-def _rows_per_day(frame: pl.DataFrame, time: str | None, series: list[tuple[str, int]], source: str) -> float | None:
-    if time is None or (clock := clock_of(frame[time])) != "date":
+def _rows_per_day(frame: pl.DataFrame, series: list[tuple[str, int]], file: "ScoredFile") -> float | None:
+    if file.keys.time is None or file.clock != "date":
         return None
-    times_ms, observed, end = read_times(frame[time], clock, source), ObservedTime(), 0
+    times_ms, observed, end = read_times(frame[file.keys.time], file.clock, file.source), ObservedTime(), 0
     for _, rows in series:
         first, end = end, end + rows
         observed.start_series()
@@ -147,9 +120,7 @@ def _read(files: list[InputFile], names: list[str]) -> pl.DataFrame:
     check_memory(8 * rows * len(names), str(files[0].path), f"{rows} rows of {len(names)} columns")
     frames = []
     for file in files:
-        for name in names:
-            if name not in file.schema:
-                raise DataError(f"{file.path}: column {name!r} is missing; the file has {listed(list(file.schema))}")
+        file.check_has(names)
         with reading(str(file.path)):
             frames.append(file.scan.select(cs.by_name(*names)).collect())
     with reading(str(files[0].path)):

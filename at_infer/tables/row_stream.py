@@ -230,34 +230,17 @@ def open_source(source: str, columns: Columns) -> list[InputFile]:
 
 def check_columns(file: InputFile, head: InputFile, columns: Columns) -> None:
     """A file has numbers under the names of the model's columns, and keys of the same types as the first file."""
-    keys = columns.keys
-    if len(set(keys)) < len(keys):
-        raise DataError(f"{file.path}: column {keys[0]!r} cannot be the time and the series column at once")
-    present = [name for name in columns.features if name in file.schema]
-    for name in [*(present if columns.may_be_absent and present else columns.features), *keys]:
-        if name not in file.schema:
-            raise DataError(
-                f"{file.path}: column {name!r} is missing; the model was trained on {listed(columns.features)}, the "
-                f"file has {listed(list(file.schema))}"
-            )
-    for name in present:
-        dtype = file.schema[name]
-        if not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)):
-            raise DataError(f"{file.path}: column {name!r} is {dtype}, not numeric; the model needs numbers")
+    keys, present = columns.keys, [name for name in columns.features if name in file.schema]
+    needed = present if columns.may_be_absent and present else columns.features
+    file.check_has([*needed, *keys], f"the model was trained on {listed(columns.features)}")
+    file.check_numbers(present)
     if columns.needs_clock and not clock_fits(file.schema[str(columns.time_column)], "date"):
         name = str(columns.time_column)
         raise DataError(f"{file.path}: column {name!r} is {file.schema[name]}; {NEEDED}")
     if columns.on_grid is not None:
         name = str(columns.time_column)
         check_grid(file.schema[name], columns.on_grid.grid, f"{file.path}: column {name!r}")
-    for name in keys:
-        dtype, first = file.schema[name], head.schema[name]
-        if dtype.is_nested():
-            raise DataError(f"{file.path}: column {name!r} is {dtype}; a time or series column holds plain values")
-        if dtype != first:
-            raise DataError(
-                f"{file.path}: column {name!r} is {dtype} but in {head.path} it is {first}; use the same type"
-            )
+    file.check_keys(keys, head)
 
 
 def other_clock(columns: Columns, dtype: str, source: str) -> str:

@@ -16,13 +16,14 @@ from at_infer.models.fusion import LABELS
 from at_infer.models.spacing import Clock, Times
 from at_infer.tables.absent import MISSING
 from at_infer.tables.clock import NEEDED, Seconds, column_seconds, find_clock, read_times, shown_zone
-from at_infer.tables.files import InputFile, listed
+from at_infer.tables.files import InputFile
 from at_infer.tables.keys import KeyWalk, check_equal, compared_keys, file_properties, find_keys, open_files
 from at_infer.tables.labels import label_values, score_values
 
 CHUNK_ROWS = 1 << 18
 ERROR = "error_"
 TOP = ["top_feature", "top_feature_share", "error"]
+SAME = "all files need the same columns"
 VIEW, ONSET = "top_view", "onset"
 
 Floats = NDArray[np.float32]
@@ -77,16 +78,20 @@ class ScoredFile:
         labels: str | None = None,
         *,
         label_column: str = "label",
+        score_column: str = "score",
         time_column: str | None = None,
         series_column: str | None = None,
         join: Join = "auto",
     ) -> None:
-        self.source, self.labels, self.label_column = source, labels, label_column
+        self.source, self.labels = source, labels
+        self.label_column, self.score_column = label_column, score_column
         self.files = open_files(source)
         head = self.files[0]
-        _check_has(self.files, ["score"], "is it a file of at-infer score?")
-        self.keys = find_keys(head, time_column, series_column, {"score", label_column})
-        _check_has(self.files, self.keys.columns, "all files need the same columns")
+        for file in self.files:
+            file.check_has([score_column], "is it a file of at-infer score?")
+        self.keys = find_keys(head, time_column, series_column, {score_column, label_column})
+        for file in self.files:
+            file.check_has(self.keys.columns, SAME)
         self.rows = sum(file.rows for file in self.files)
         self.properties = file_properties(head)
         self.clock: Clock | None = find_clock(head, self.keys.time)
@@ -108,9 +113,10 @@ class ScoredFile:
         self.compared: list[str] = []
         if labels is not None:
             self.label_files = open_files(labels)
-            _check_has(self.label_files, [label_column], "name it with label_column=...")
             self.compared = compared_keys(self.keys, join, head, self.label_files[0])
-            _check_has(self.label_files, self.compared, "all files need the same columns")
+            for file in self.label_files:
+                file.check_has([label_column], "name it with label_column=...")
+                file.check_has(self.compared, SAME)
             found = sum(file.rows for file in self.label_files)
             if found != self.rows:
                 raise DataError(
@@ -131,7 +137,7 @@ class ScoredFile:
         """All rows, in order."""
         walk = KeyWalk(self.keys, self.source, self.properties)
         theirs = _even(self.label_files, [self.label_column, *self.compared])
-        for first, own in _even(self.files, ["score", *self.keys.columns, *self.explanation, *self.beside]):
+        for first, own in _even(self.files, [self.score_column, *self.keys.columns, *self.explanation, *self.beside]):
             labels = None
             if self.labels is not None:
                 _, other = next(theirs)
@@ -140,7 +146,7 @@ class ScoredFile:
                 labels = label_values(other[self.label_column], self.labels, first)
             yield ScoredChunk(
                 first_row=first,
-                scores=score_values(own, "score", self.source, first),
+                scores=score_values(own, self.score_column, self.source, first),
                 times=self._times(own),
                 keys=self._keys(own, first),
                 onset=own[ONSET].cast(pl.Float32).to_numpy() if self.has_onset else None,
@@ -153,8 +159,10 @@ class ScoredFile:
 
     def pick(self, ranges: Sequence[Range]) -> list[tuple[Floats, Times | None]]:
         """Scores and times of some ranges of rows, given in order of their starts."""
-        names = ["score", *([] if self.keys.time is None else [self.keys.time])]
-        return [(score_values(f, "score", self.source), self._times(f)) for f in _pick(self.files, names, ranges)]
+        names = [self.score_column, *([] if self.keys.time is None else [self.keys.time])]
+        return [
+            (score_values(f, self.score_column, self.source), self._times(f)) for f in _pick(self.files, names, ranges)
+        ]
 
     def pick_data(
         self, source: str, columns: Sequence[str] | None, ranges: Sequence[Range], *, clock: bool = False
@@ -170,12 +178,10 @@ class ScoredFile:
                 f"{source}: has {found} rows, {self.source} has {self.rows}; give the data that were scored"
             )
         keys = compared_keys(self.keys, "auto", self.files[0], files[0])
-        head = files[0].schema
         features = list(columns) if columns is not None else self._numbers(files[0])
-        _check_has(files, [*features, *keys], "give the data that were scored")
-        for name in features:
-            if not (head[name].is_numeric() or head[name] in (pl.Boolean, pl.Null)):
-                raise DataError(f"{source}: column {name!r} is {head[name]}, not numeric; the model needs numbers")
+        for file in files:
+            file.check_has([*features, *keys], "give the data that were scored")
+            file.check_numbers(features)
         if clock and self.keys.time is None:
             raise DataError(f"{self.source}: has no time column; {NEEDED}")
         timed = [str(self.keys.time)] if clock and self.keys.time not in keys else []
@@ -247,13 +253,6 @@ class PickedData:
     """One (rows, features) per range."""
     times: list[Seconds | None]
     """Of the rows of each range since 1970, if asked for."""
-
-
-def _check_has(files: Sequence[InputFile], names: Sequence[str], hint: str) -> None:
-    for file in files:
-        for name in names:
-            if name not in file.schema:
-                raise DataError(f"{file.path}: column {name!r} is missing, it has {listed(list(file.schema))}; {hint}")
 
 
 def _chunks(files: Sequence[InputFile], names: Sequence[str]) -> Iterator[pl.DataFrame]:

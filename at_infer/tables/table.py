@@ -178,11 +178,11 @@ def _choose(
 ) -> tuple[list[str], list[str]]:
     """Names of the features, and of the columns left out because they are not numeric; all files must have them."""
     head = files[0]
-    if len(set(keys)) < len(keys):
-        raise DataError(f"{head.path}: column {keys[0]!r} cannot be the time and the series column at once")
+    head.check_has(keys)
+    head.check_keys(keys, head)
     for name in exclude:
         if not any(name in file.schema for file in files):
-            raise DataError(f"{head.path}: column {name!r} is missing; the file has {listed(list(head.schema))}")
+            head.check_has([name])
 
     ignored: list[str] = []
     if columns is None:
@@ -211,20 +211,7 @@ def _choose(
             raise DataError(f"{head.path}: columns=... and exclude=... leave no feature; name at least one")
 
     for file in files:
-        for name in [*names, *keys]:
-            if name not in file.schema:
-                raise DataError(f"{file.path}: column {name!r} is missing; the file has {listed(list(file.schema))}")
-        for name in names:
-            dtype = file.schema[name]
-            if not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)):
-                raise DataError(f"{file.path}: column {name!r} is {dtype}, not numeric; leave it out")
-        for key in keys:
-            dtype = file.schema[key]
-            if dtype.is_nested():
-                raise DataError(f"{file.path}: column {key!r} is {dtype}; a time or series column holds plain values")
-            if dtype != head.schema[key]:
-                raise DataError(
-                    f"{file.path}: column {key!r} is {dtype} but in {head.path} it is {head.schema[key]}; "
-                    f"use the same type"
-                )
+        file.check_has([*names, *keys])
+        file.check_numbers(names, "leave it out")
+        file.check_keys(keys, head)
     return names, ignored

@@ -1,23 +1,34 @@
-"""The one place that chooses a threshold for scoring."""
+"""The one place that chooses a threshold: for scoring, for an evaluation, for a report."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal, NamedTuple
 
-from at_infer.config import DEFAULT_RATIO, Align, ScoreConfig
-from at_infer.errors import ConfigError
+import numpy as np
+from numpy.typing import NDArray
+
+from at_infer.choices import ProtocolName
+from at_infer.config import DEFAULT_RATIO, Align, Config, ScoreConfig
+from at_infer.errors import ConfigError, DataError
 from at_infer.models.metadata import Metadata
-from at_infer.models.statistics import IncidentCurve, IncidentOptions, Threshold, ValidationRecord
-from at_infer.thresholds.chosen import ChosenThreshold, by_ratio
+from at_infer.models.statistics import IncidentCurve, IncidentOptions, Threshold, ValidationRecord, check_finite
+from at_infer.thresholds.chosen import ChosenThreshold, by_ratio, check_lone_ratio
 from at_infer.thresholds.false_alarms import (
     IncidentRates,
-    parse_rate,
     rates_of,
     rows_per_day_of,
     usual_rate,
 )
 from at_infer.thresholds.ratio import carried_threshold
-from at_infer.thresholds.recorded import kept_scores
+from at_infer.thresholds.recorded import (
+    Recorded,
+    kept_scores,
+    other_setting,
+    read_validation_scores,
+    recorded_in_model,
+    recorded_in_scores,
+)
 
 
 class ThresholdWish(NamedTuple):
@@ -58,7 +69,7 @@ def choose_for_scoring(
     counted = IncidentOptions() if curve is None else curve.options
     rules = counted if incidents is None else incidents.over(counted)
     chosen = replace(chosen, incidents=rules)
-    fits = config.is_formed_like(metadata.score) and config.mode == metadata.score.mode
+    fits = other_setting(metadata.score, config) is None and config.mode == metadata.score.mode
     if curve is None or per_day is None or not fits:
         return chosen
     if rules != counted:
@@ -83,9 +94,7 @@ def _for_incidents(
     per_day = rows_per_day_of(metadata)
     usual = usual_rate(per_day)
     try:
-        if curve is None:
-            raise ConfigError(f"false_alarms: {source} has no incident counts for rows scored in this way")
-        rate = IncidentRates(curve).default_rate(per_day)
+        rate = rates_of(curve, source).default_rate(per_day)
         chosen = _for_scoring(metadata, config, source, ThresholdWish(false_alarms=rate), way)
         *notes, found = chosen.notes
         why = "" if rate == usual else f", too few for {usual}"
@@ -104,39 +113,40 @@ def _for_scoring(
     align, delay, stride = way
     recorded, record = metadata.score, metadata.validation_of(align, delay)
     kept = kept_scores(metadata, record, config, source)
-    known = kept if config.is_formed_like(recorded) else None
+    other = other_setting(recorded, config)
+    known = kept if other is None else None
     if isinstance(threshold, float | int):
         return ChosenThreshold(value=float(threshold), how="given", validation=known)
-    _check_same_score(recorded, config)
+    if other is not None:
+        raise ConfigError(f"threshold: the model's belongs to {other}; with another one give a number as `threshold`")
     delays = [one.delay for one in metadata.validation if one.align == "last"]
     if align == "last" and delays and delay not in delays:
         raise ConfigError(
             f"delay: {source} has thresholds for delays of {', '.join(map(str, delays))} rows; choose one of them, or "
-            f"give a number as threshold"
+            f"give a number as `threshold`"
         )
     notes = tuple(_notes(metadata, record, source, align, delay, stride))
     if false_alarms is not None:
         if config.mode != recorded.mode:
             raise ConfigError(
-                f"false_alarms: {source} has incident counts of mode {recorded.mode} only; leave score mode out, or "
-                f"give a number as threshold"
+                f"false_alarms: {source} has incident counts of mode {recorded.mode} only; leave `mode` out, or "
+                f"give a number as `threshold`"
             )
-        rate = parse_rate(false_alarms)
-        found = rates_of(record, source).threshold(rate, rows_per_day_of(metadata))
+        found = rates_of(record.incidents, source).threshold_for(false_alarms, rows_per_day_of(metadata))
         return ChosenThreshold(
             value=found.value,
-            how=f"{rate.text} false incidents; {found.note}",
+            how=found.how,
             ratio=None if kept is None else kept.share_above(found.value),
             validation=known,
-            notes=(*notes, f"threshold {found.value:.4g} for {rate.text}: {found.note}"),
-            asked_rate=rate.text,
+            notes=(*notes, f"threshold {found.value:.4g} for {found.rate}: {found.note}"),
+            asked_rate=found.rate,
         )
     if threshold is None and ratio is None and config.mode == recorded.mode:
         value, how = record.threshold.value, f"recorded in {source}"
     elif kept is None:
         raise ConfigError(
             f"threshold: {source} has no validation scores of mode {config.mode} with align {align}; give a number "
-            f"as threshold"
+            f"as `threshold`"
         )
     elif threshold == "auto":
         return ChosenThreshold(value=kept.by_gap(), how="gap statistic", validation=known, notes=notes)
@@ -147,21 +157,6 @@ def _for_scoring(
         how = f"of the same ratio as the one recorded in {source}"
     ratio = ratio if ratio is not None else record.threshold.ratio
     return ChosenThreshold(value=value, how=how, ratio=ratio, validation=known, notes=notes)
-
-
-def _check_same_score(recorded: ScoreConfig, config: ScoreConfig) -> None:
-    changed = {
-        "smooth": config.smooth != recorded.smooth,
-        "temperature": config.mode == "published" and config.temperature != recorded.temperature,
-        "level": config.mode == "fusion" and config.level != recorded.level,
-        "normalise errors": config.error_kind != replace(config, normalise_errors=recorded.normalise_errors).error_kind,
-    }
-    for name in (name for name, is_changed in changed.items() if is_changed):
-        was = getattr(recorded, name.replace(" ", "_"))
-        shown = was if isinstance(was, bool | str) else f"{was:g}"
-        raise ConfigError(
-            f"threshold: the model's belongs to {name} {shown}; with another {name} give a number as threshold"
-        )
 
 
 def _notes(
@@ -179,3 +174,94 @@ def _notes(
             f"single windows, as training makes it, flags fewer rows than it should (docs/scoring.md, threshold and "
             f"verdict)"
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationThreshold(Config):
+    """What an evaluation asks for; without a wish, the threshold that the file of scores or the model has recorded."""
+
+    ratio: float | None = None
+    delta: float | None = None
+    validation: str | None = None
+    """Scores of validation rows."""
+    engine: Path | None = None
+    """A model that has kept its validation scores."""
+    protocol: ProtocolName = "paper"
+    train_scores: str | None = None
+
+    def __post_init__(self) -> None:
+        check_lone_ratio(self.ratio, self.delta, "delta")
+        if self.delta is not None:
+            check_finite("delta", self.delta)
+        self._choice("protocol", ProtocolName)
+        leaks = self.protocol == "published-leaking"
+        if leaks and (self.train_scores is None or self.delta is not None):
+            raise ConfigError("protocol: published-leaking needs `train_scores`, and `ratio` instead of `delta`")
+        if not leaks and self.train_scores is not None:
+            raise ConfigError("train_scores: only protocol published-leaking uses them")
+
+
+def choose_for_evaluation(
+    scores: NDArray[np.float32], properties: Mapping[str, str], asked: EvaluationThreshold, *, source: str
+) -> ChosenThreshold:
+    """The threshold asked for, or the recorded one."""
+    ratio, delta = asked.ratio, asked.delta
+    if asked.train_scores is not None:
+        return _leaking(scores, DEFAULT_RATIO if ratio is None else ratio, asked.train_scores)
+    recorded = _recorded(properties, source, asked.validation, asked.engine)
+    known = recorded.scores
+    if ratio is not None:
+        if known is None:
+            raise DataError(
+                f"{source}: has no validation scores to take r = {ratio:g} from; give scores of validation rows, or "
+                f"the engine"
+            )
+        return ChosenThreshold(value=known.at_ratio(ratio), how=by_ratio(ratio, known), ratio=ratio, validation=known)
+    value, how = (delta, f"fixed delta {delta:g}") if delta is not None else (recorded.threshold, "")
+    if value is None:
+        raise DataError(
+            f"{source}: has no threshold; give a delta, or a ratio with scores of validation rows or the engine"
+        )
+    share = None if delta is not None else recorded.ratio
+    if share is None and known is not None:
+        share = known.share_above(value)
+    return ChosenThreshold(value=value, how=how or f"recorded in {recorded.source}", ratio=share, validation=known)
+
+
+def _leaking(scores: NDArray[np.float32], ratio: float, train_scores: str) -> ChosenThreshold:
+    """The published code: a percentile over the scores of the training and of the test rows together."""
+    train = read_validation_scores(train_scores).scores
+    assert train is not None
+    return ChosenThreshold(
+        value=float(np.percentile(np.concatenate([train, scores]), 100 - 100 * ratio)),
+        how=f"LEAKING: percentile {100 - 100 * ratio:g} over train and test scores together, as in the published code",
+        ratio=ratio,
+        leaking=True,
+    )
+
+
+def _recorded(properties: Mapping[str, str], source: str, validation: str | None, engine: Path | None) -> Recorded:
+    """Scores: of the validation file, the engine, or the file itself. Threshold: of the file, or the engine."""
+    found = recorded_in_scores(properties, source)
+    if engine is not None:
+        model = recorded_in_model(engine, properties, source)
+        found = Recorded(
+            model.source,
+            found.threshold if found.threshold is not None else model.threshold,
+            model.ratio if found.threshold in (None, model.threshold) else found.ratio,
+            model.scores,
+        )
+    if validation is not None:
+        found = Recorded(validation, found.threshold, None, read_validation_scores(validation))
+    return found
+
+
+def choose_for_report(properties: Mapping[str, str], *, source: str, threshold: float | None) -> float:
+    """The threshold asked for, or the one that the file of scores has recorded."""
+    if threshold is not None:
+        check_finite("threshold", threshold)
+        return threshold
+    recorded = recorded_in_scores(properties, source).threshold
+    if recorded is None:
+        raise DataError(f"{source}: has no threshold; give one")
+    return float(recorded)

@@ -9,7 +9,7 @@ import numpy as np
 from at_infer.config import DEFAULT_RATE, DEFAULT_RATE_WITHOUT_DATES
 from at_infer.errors import ConfigError
 from at_infer.models.metadata import Metadata
-from at_infer.models.statistics import IncidentCurve, ValidationRecord
+from at_infer.models.statistics import IncidentCurve
 
 DAYS = {"hour": 1 / 24, "day": 1.0, "week": 7.0, "month": 30.4375, "year": 365.25}
 FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*/\s*(?:(\d+)\s*)?([a-z]+?)s?\s*")
@@ -63,8 +63,14 @@ class RateThreshold:
     """A threshold for a rate."""
 
     value: float
+    rate: str
     note: str
     """Its basis, in words."""
+
+    @property
+    def how(self) -> str:
+        """How it was found, in words."""
+        return f"{self.rate} false incidents; {self.note}"
 
 
 class IncidentRates:
@@ -91,6 +97,10 @@ class IncidentRates:
         rate, farthest = usual_rate(rows_per_day), self.curve.rows * (1 if self.tail is None else FARTHEST)
         return rate if parse_rate(rate).per_row(rows_per_day) * farthest >= 1 else f"1/{farthest} rows"
 
+    def threshold_for(self, asked: str | None, rows_per_day: float | None) -> RateThreshold:
+        """The lowest one for the rate that was asked for, or for the default."""
+        return self.threshold(parse_rate(asked or self.default_rate(rows_per_day)), rows_per_day)
+
     def threshold(self, rate: Rate, rows_per_day: float | None) -> RateThreshold:
         """The lowest one that yields at most this rate, there and above."""
         allowed = rate.per_row(rows_per_day) * self.curve.rows
@@ -100,7 +110,7 @@ class IncidentRates:
         if allowed >= 1:
             at = int(np.argmax(self.counts <= allowed))
             incidents = f"{self.counts[at]:g} incident{'s' if self.counts[at] != 1 else ''}"
-            return RateThreshold(float(self.levels[at]), f"{incidents} in {covered}")
+            return RateThreshold(float(self.levels[at]), rate.text, f"{incidents} in {covered}")
         if self.tail is None:
             raise ConfigError(
                 f"false_alarms: {covered} have too few incidents to estimate a rate of {rate.text}; ask for a higher "
@@ -108,7 +118,7 @@ class IncidentRates:
             )
         slope, offset = self.tail
         value = max(float(self.levels[-1]), math.exp((math.log(allowed) - offset) / slope))
-        return RateThreshold(value, f"extrapolated: {covered} are less than it takes to see {rate.text}")
+        return RateThreshold(value, rate.text, f"extrapolated: {covered} are less than it takes to see {rate.text}")
 
     def _fit(self) -> tuple[float, float] | None:
         """Slope and offset of log(incidents) against log(threshold) near the top; None if too few are known."""
@@ -119,14 +129,14 @@ class IncidentRates:
         return (float(slope), float(offset)) if slope < 0 else None
 
 
-def rates_of(record: ValidationRecord, source: str) -> IncidentRates:
-    """Incident counts of the model's validation part."""
-    if record.incidents is None:
+def rates_of(curve: IncidentCurve | None, source: str) -> IncidentRates:
+    """By incident counts of a validation part, if there are any."""
+    if curve is None:
         raise ConfigError(
-            f"false_alarms: {source} has no incident counts of its validation part; train again, or give scores of "
-            f"normal rows to at-infer threshold --method incidents --scores ..."
+            f"false_alarms: no incidents were counted in {source} for rows scored in this way; train again, or give "
+            f"scores of normal rows to at-infer threshold --method incidents --scores ..."
         )
-    return IncidentRates(record.incidents)
+    return IncidentRates(curve)
 
 
 def rows_per_day_of(metadata: Metadata) -> float | None:

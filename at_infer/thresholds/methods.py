@@ -12,7 +12,7 @@ from at_infer.errors import AtInferError, ConfigError, DataError
 from at_infer.models.metadata import Metadata
 from at_infer.models.statistics import IncidentCurve, Threshold, ValidationRecord, check_finite, check_ratio
 from at_infer.tables.labels import read_scores
-from at_infer.thresholds.false_alarms import IncidentRates, parse_rate, rows_per_day_of, usual_rate
+from at_infer.thresholds.false_alarms import IncidentRates, parse_rate, rates_of, rows_per_day_of, usual_rate
 from at_infer.thresholds.quantiles import ValidationScores, histogram
 from at_infer.thresholds.rates import check_positive
 from at_infer.thresholds.recorded import WHAT, check_written_by, kept_scores
@@ -36,7 +36,7 @@ class MethodOptions:
 
     def __post_init__(self) -> None:
         if self.method == "fixed" and self.delta is None:
-            raise ConfigError("threshold: method fixed needs a delta")
+            raise ConfigError("delta: method fixed needs one")
         check_ratio(self.ratio)
         if self.delta is not None:
             check_finite("delta", self.delta)
@@ -158,7 +158,7 @@ def _compare(
 ) -> Comparison:
     per_day, rates = options.rows_per_day, None if curve is None else IncidentRates(curve)
     of_model = _flagged(known, "recorded", f"in the model, by {recorded.method}", recorded.value, per_day)
-    choices = [of_model, *_choices(known, options), _by_rate(known, rates, options)]
+    choices = [of_model, *_choices(known, options), _by_rate(known, curve, options)]
     if rates is not None and per_day is not None:
         choices = [
             choice
@@ -185,29 +185,21 @@ def _choices(known: ValidationScores, options: MethodOptions) -> Iterator[Choice
 
     def spot() -> float:
         if per_day is None:
-            raise ConfigError("threshold: a rate per day needs the rows per day, or the interval between rows")
+            raise ConfigError("threshold: a rate per day needs `rows_per_day`, or the `interval` of rows")
         return known.by_peaks(alarms / per_day)
 
     yield _choice(known, "spot", f"peaks over threshold, {alarms:g} rows a day", spot, per_day)
 
 
-def _by_rate(known: ValidationScores, rates: IncidentRates | None, options: MethodOptions) -> Choice:
+def _by_rate(known: ValidationScores, curve: IncidentCurve | None, options: MethodOptions) -> Choice:
     """A threshold for a rate of false incidents, and its basis."""
-    per_day = options.rows_per_day
-    what = f"{options.false_alarms or usual_rate(per_day)} false incidents"
+    asked, per_day = options.false_alarms, options.rows_per_day
     try:
-        if rates is None:
-            raise ConfigError(
-                "false_alarms: no incidents were counted on the validation part; train again, or give scores of normal "
-                "rows"
-            )
-        rate = options.false_alarms or rates.default_rate(per_day)
-        what = f"{rate} false incidents"
-        found = rates.threshold(parse_rate(rate), per_day)
+        found = rates_of(curve, known.source).threshold_for(asked, per_day)
     except ConfigError as error:
-        note = str(error).removeprefix("false_alarms: ")
+        what, note = f"{asked or usual_rate(per_day)} false incidents", str(error).removeprefix("false_alarms: ")
         return Choice(method="incidents", what=what, threshold=None, note=note)
-    return _flagged(known, "incidents", f"{what}; {found.note}", found.value, per_day)
+    return _flagged(known, "incidents", found.how, found.value, per_day)
 
 
 def _choice(

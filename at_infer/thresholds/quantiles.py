@@ -9,6 +9,7 @@ from at_infer.errors import DataError
 from at_infer.thresholds.gap import gap_threshold
 from at_infer.thresholds.peaks import INITIAL_LEVEL, peaks_threshold
 from at_infer.thresholds.ratio import quantile_threshold, ratio_threshold
+from at_infer.thresholds.verdict import exceeds
 
 MOST_TAIL_ROWS = 1_000_000  # a tail rebuilt from quantiles gains nothing from more
 
@@ -55,7 +56,7 @@ class ValidationScores:
     def share_above(self, threshold: float) -> float:
         """Share of the scores that exceed it."""
         if self.scores is not None:
-            return float((self.scores > np.float32(threshold)).mean())
+            return float(exceeds(self.scores, threshold).mean())
         values = np.asarray(self.values)
         if threshold < values[0] or threshold >= values[-1]:
             return float(threshold < values[0])

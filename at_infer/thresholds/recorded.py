@@ -1,7 +1,7 @@
 """Recorded threshold and validation scores of a model or a scores file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from at_infer.config import Align, ScoreConfig
@@ -42,11 +42,8 @@ def recorded_in_model(path: Path, properties: Mapping[str, str], source: str) ->
     """What an exported model knows of the score that a file has, whose properties these are; needs no GPU."""
     metadata, written = read_model_metadata(path), ScoredBy.of(properties, source)
     config = written.score or metadata.score
-    if not config.is_formed_like(metadata.score):
-        raise DataError(
-            f"{path}: its validation scores have another smoothing, temperature or normalisation; give scores of "
-            f"validation rows, or a delta"
-        )
+    if (other := other_setting(metadata.score, config)) is not None:
+        raise DataError(f"{path}: its validation scores belong to {other}; give scores of validation rows, or a delta")
     record = metadata.validation_of(*written.way())
     scores = kept_scores(metadata, record, config, str(path))
     if scores is None:
@@ -56,6 +53,21 @@ def recorded_in_model(path: Path, properties: Mapping[str, str], source: str) ->
     if config.mode != metadata.score.mode:
         return Recorded(str(path), scores=scores)
     return Recorded(str(path), record.threshold.value, record.threshold.ratio, scores)
+
+
+def other_setting(recorded: ScoreConfig, config: ScoreConfig) -> str | None:
+    """The recorded setting, in words, without which another score is formed, of this mode or of another one."""
+    changed = {
+        "smooth": config.smooth != recorded.smooth,
+        "temperature": config.mode == "published" and config.temperature != recorded.temperature,
+        "level": config.mode == "fusion" and config.level != recorded.level,
+        "normalise_errors": config.error_kind != replace(config, normalise_errors=recorded.normalise_errors).error_kind,
+    }
+    name = next((name for name, is_changed in changed.items() if is_changed), None)
+    if name is None:
+        return None
+    was = getattr(recorded, name)
+    return f"`{name}` {was if isinstance(was, bool | str) else f'{was:g}'}"
 
 
 def kept_scores(

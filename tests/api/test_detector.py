@@ -159,6 +159,8 @@ def test_errors_of_training_speak_of_parameters(fitted: Detector) -> None:
         ({}, pumps().with_columns(heat=pl.lit(None, pl.Float64)), "table: column 'heat' has no value at all"),
         ({"columns": ["flow", "cold"]}, pumps(), "table: column 'cold' is missing"),
         ({"preset": "huge"}, pumps(), "`preset`: 'huge' is not one of default, paper"),
+        ({"score_mode": "fusion", "smooth": 3}, pumps(), "^smooth: mode fusion smooths"),
+        ({"score_mode": "best"}, pumps(), "^score_mode: 'best' is not one of fusion"),
         ({}, [1.0, 2.0], r"table: has shape \[2\]; give rows and columns"),
     ]
     for more, rows, says in cases:

@@ -78,7 +78,7 @@ def test_every_method_tells_what_it_would_flag(threshold: Any) -> None:
     assert found["ratio"]["threshold"] == pytest.approx(ratio_threshold(SCORES, 0.01), rel=1e-3)
     assert found["gap"]["threshold"] is None
     assert "do not form two clusters" in found["gap"]["note"]
-    assert "no incidents were counted on the validation part; train again" in found["incidents"]["note"]
+    assert "for rows scored in this way; train again" in found["incidents"]["note"]
 
 
 def test_a_rate_of_false_incidents_is_shown_and_written(threshold: Any, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_spot_meets_the_rate_per_day(threshold: Any) -> None:
     for per_day in (0.5, 5.0):
         found = threshold("--interval", 60, "--false-alarms-per-day", per_day)["spot"]["threshold"]
         assert per_day / 2.5 < 1440 * (others > found).mean() < per_day * 2.5
-    assert "needs the rows per day" in threshold()["spot"]["note"]
+    assert "needs `rows_per_day`" in threshold()["spot"]["note"]
     assert "is not in the tail" in threshold("--rows-per-day", 10)["spot"]["note"]
 
 
@@ -279,9 +279,9 @@ def test_a_copy_without_the_onnx_package_names_the_extra(
     ("options", "message"),
     [
         (("-o", "copy.onnx"), "--output: needs --method"),
-        (("--method", "fixed"), "needs a delta"),
+        (("--method", "fixed"), "--delta: method fixed needs one"),
         (("--method", "gap"), "do not form two clusters"),
-        (("--method", "spot"), "needs the rows per day, or the interval between rows"),
+        (("--method", "spot"), "needs --rows-per-day, or the --interval of rows"),
         (("--ratio", 1.5), "0.01 means one percent"),
         (("--delta", "inf"), "is not a finite number"),
         (("--false-alarms-per-day", 0), "is not a positive number"),

@@ -9,6 +9,7 @@ import onnxruntime
 import pytest
 
 from at_infer.engines import open_engine, ort, providers
+from at_infer.engines.tensorrt.batching import BatchProfile
 from at_infer.errors import AtInferError, EngineError, MissingExtraError
 from at_infer.installed import GPU_RUNTIME
 from tests.checkpoints import FEATURES, WINDOW, checkpoint, raw_windows
@@ -184,7 +185,7 @@ def test_batches_beyond_the_profile_are_split(models, monkeypatch):
     windows = raw_windows(9, checkpoint())
     with open_engine(models / "model.onnx") as engine:
         whole = engine.run(windows)
-        monkeypatch.setattr(ort, "PROFILE", providers.BatchProfile(1, 2, 4))
+        monkeypatch.setattr(ort, "DEFAULT_PROFILE", BatchProfile(1, 2, 4))
         engine.provider = "rtx"
         split = engine.run(windows)
         assert {len(values) for values in engine.run(windows[:0]).values()} == {0}

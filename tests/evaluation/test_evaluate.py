@@ -201,7 +201,7 @@ def test_the_published_variant_leaks_and_says_so(
     assert "LEAKING" in found["how"]
     text = run_cli("evaluate", tmp_path / "scores.parquet", "--labels", tmp_path / "test.parquet", *options).out
     assert "LEAKING: the threshold has seen the test scores" in text
-    assert "needs train scores" in evaluate("--protocol", "published-leaking")
+    assert "needs --train-scores, and --ratio instead of --delta" in evaluate("--protocol", "published-leaking")
 
 
 @pytest.mark.slow
@@ -223,7 +223,9 @@ def test_a_model_gives_what_the_file_of_scores_does_not_know(evaluate: Any, tmp_
     found = evaluate("--engine", model, "--ratio", 0.3, properties={})
     assert found["protocol"]["threshold"] == pytest.approx(ratio_threshold(VALIDATION, 0.3), rel=0.02)
     smoothed = recorded(score=ScoreConfig(mode="reconstruction", smooth=5).to_dict())
-    assert "another smoothing" in evaluate("--engine", model, "--ratio", 0.3, properties=smoothed)
+    assert "its validation scores belong to --smooth 1" in evaluate(
+        "--engine", model, "--ratio", 0.3, properties=smoothed
+    )
     foreign = write_model(tmp_path / "foreign.onnx", None)
     assert "was not exported by at-infer" in evaluate("--engine", foreign, properties={})
 
@@ -234,7 +236,8 @@ def test_scores_without_a_threshold_say_what_to_pass(evaluate: Any) -> None:
     found = evaluate("--delta", 1.5, properties={})
     assert found["protocol"]["ratio"] is None
     assert found["roc"] == []
-    assert "metadata are damaged" in evaluate(properties={"at_infer.threshold": "{"})
+    for name, value in (("threshold", "{"), ("time_column", "3"), ("on_bad_time", '"forget"')):
+        assert f"metadata are damaged (at_infer.{name}: " in evaluate(properties={f"at_infer.{name}": value})
 
 
 @pytest.mark.parametrize(
@@ -247,7 +250,10 @@ def test_scores_without_a_threshold_say_what_to_pass(evaluate: Any) -> None:
         (("--markdown",), "--json and --markdown cannot be combined"),
         (("--rows-per-day", 0), "is not a positive number"),
         (("--rows-per-day", 5, "--interval", 5), "cannot be combined"),
-        (("--label-column", "nope"), "column 'nope' is missing; the file has host, ts, value, label"),
+        (
+            ("--label-column", "nope"),
+            "column 'nope' is missing; the file has host, ts, value, label; name it with",
+        ),
         (("--score-column", "host"), "a score is a number"),
         (("--label-column", "host"), "column 'host' is String; labels are 1"),
         (("--time-column", "nope"), "column 'nope' is missing"),

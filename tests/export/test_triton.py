@@ -15,7 +15,7 @@ from google.protobuf import text_format
 from onnx import TensorProto, helper
 
 from at_infer.errors import ExportError, OutputError
-from export.triton import write_repository
+from export.triton import ONNX_MODEL, PLAN_MODEL, write_repository
 from tests.exported import FEATURES, WINDOW, metadata
 
 SCORE_OUTPUTS = {"score": [WINDOW], "error": [WINDOW], "discrepancy": [WINDOW], "reconstruction": [WINDOW, FEATURES]}
@@ -79,9 +79,9 @@ def test_both_backends_get_a_folder_with_version_1_of_the_model(tmp_path, onnx_p
 def test_every_configuration_fits_the_schema_and_names_its_folder_backend_and_file(
     tmp_path, onnx_path, plan_path, read
 ):
-    folders = write_repository(tmp_path / "r", onnx_path=onnx_path, plan_path=plan_path, metadata=metadata(), name="at")
+    folders = write_repository(tmp_path / "r", onnx_path=onnx_path, plan_path=plan_path, metadata=metadata())
     configs = [read(folder) for folder in folders]
-    assert [config.name for config in configs] == [folder.name for folder in folders] == ["at_onnx", "at_trt"]
+    assert [config.name for config in configs] == [folder.name for folder in folders] == [ONNX_MODEL, PLAN_MODEL]
     assert [config.backend for config in configs] == ["onnxruntime", "tensorrt"]
     for folder, config in zip(folders, configs, strict=True):
         assert (folder / "1" / config.default_model_filename).is_file()
@@ -116,12 +116,11 @@ def test_a_profile_of_one_size_is_not_listed_twice(tmp_path, onnx_path, read):
     assert len(config.model_warmup) == 1
 
 
-@pytest.mark.parametrize("gpu", [False, True])
-def test_the_onnx_file_runs_on_the_cpu_unless_asked(tmp_path, onnx_path, plan_path, read, schema, gpu):
-    folders = write_repository(tmp_path / "r", onnx_path=onnx_path, plan_path=plan_path, metadata=metadata(), gpu=gpu)
+def test_the_onnx_file_runs_on_the_cpu(tmp_path, onnx_path, plan_path, read, schema):
+    folders = write_repository(tmp_path / "r", onnx_path=onnx_path, plan_path=plan_path, metadata=metadata())
     kinds = [config.instance_group[0].kind for config in map(read, folders)]
     group = schema.ModelInstanceGroup
-    assert kinds == [group.KIND_GPU if gpu else group.KIND_CPU, group.KIND_GPU]
+    assert kinds == [group.KIND_CPU, group.KIND_GPU]
 
 
 def test_the_parameters_tell_columns_threshold_and_score_mode_whatever_the_columns_are_called(
@@ -175,12 +174,6 @@ def test_a_file_that_is_not_onnx_is_refused(tmp_path, content):
         (tmp_path / "model.onnx").write_bytes(content)
     with pytest.raises(ExportError, match=r"model\.onnx: cannot be read as ONNX"):
         write_repository(tmp_path / "r", onnx_path=tmp_path / "model.onnx", metadata=metadata())
-
-
-@pytest.mark.parametrize("name", ["", "a/b", "../up", 'quo"te', ".hidden"])
-def test_a_name_that_is_no_folder_name_is_refused(tmp_path, onnx_path, name):
-    with pytest.raises(ExportError, match="cannot be the name"):
-        write_repository(tmp_path / "r", onnx_path=onnx_path, metadata=metadata(), name=name)
 
 
 def test_an_existing_repository_is_replaced_only_when_asked(tmp_path, onnx_path, plan_path):

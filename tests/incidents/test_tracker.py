@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from at_infer.errors import ConfigError
-from at_infer.incidents.curve import count_incidents
+from at_infer.incidents.curve import count_openings
 from at_infer.incidents.incident import Incident, incident_id, plain_time
 from at_infer.incidents.rules import IncidentRules
 from at_infer.incidents.tracker import Event, Evidence, IncidentTracker
@@ -135,7 +135,7 @@ def streams(draw: st.DrawFn) -> tuple[Floats, IncidentRules, list[int]]:
 @given(streams())
 def test_incidents_are_counted_without_making_them(stream: tuple[Floats, IncidentRules, list[int]]) -> None:
     scores, rules, _ = stream
-    assert count_incidents(scores, rules) == len(track(scores, rules))
+    assert count_openings(scores, rules) == len(track(scores, rules))
 
 
 @settings(max_examples=150)

@@ -172,6 +172,14 @@ def test_windows_of_many_series_share_a_batch():
     assert found.score.tolist() == [10 * i + N - 1 for i in range(6)]
 
 
+@pytest.mark.parametrize(("lanes", "asked", "size"), [(0, None, 8), (2, None, 32), (2, 5, 5)])
+def test_live_rows_of_a_small_network_come_in_larger_batches_unless_asked_for(lanes, asked, size):
+    engine = FirstColumn()
+    engine.lanes = lanes
+    with StreamScorer(engine, engine_options=EngineOptions(batch_size=asked)) as stream:
+        assert stream.batch_size == size
+
+
 def test_windows_of_one_series_share_a_batch_and_each_is_its_own():
     engine = FirstColumn()
     StreamScorer(engine, engine_options=EngineOptions(batch_size=5)).push_many(rows_of(range(N - 1 + 7)))
@@ -286,7 +294,7 @@ def test_series_and_times_must_be_as_many_as_the_rows():
         ({"max_series": 0}, "max_series: 0 is too small"),
         ({"options": ScoreOptions(explain="top")}, "first.column has no output reconstruction"),
         ({"options": ScoreOptions(stride=2)}, "leave `stride` out"),
-        ({"options": ScoreOptions(smooth=2)}, "give a number as threshold"),
+        ({"options": ScoreOptions(smooth=2)}, "give a number as `threshold`"),
     ],
 )
 def test_options_that_cannot_work_are_refused(options, message):

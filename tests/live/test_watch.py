@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from typer.main import get_command
 
 from at_infer import EngineOptions
+from at_infer.cli import app
 from at_infer.errors import ConfigError, OutputError
 from at_infer.live import watch as watch_module
 from at_infer.live.lines import Block, PipedLines
@@ -210,6 +212,11 @@ def test_a_carried_column_cannot_take_the_name_of_an_answer(tmp_path, name):
 def test_a_delay_that_is_no_time_is_refused(delay):
     with pytest.raises(ConfigError, match="max_delay_s: "):
         WatchOptions(max_delay_s=delay)
+
+
+def test_a_row_waits_as_long_in_python_as_on_the_command_line():
+    options = {one.name: one for one in get_command(app).commands["watch"].params}  # type: ignore[attr-defined]
+    assert options["max_delay_ms"].default == 1000 * WatchOptions().max_delay_s
 
 
 class Script:
@@ -564,8 +571,8 @@ def test_the_state_of_another_model_is_refused_with_one_line(models, table, edit
     ("words", "message"),
     [
         (["--threads", "0"], "--threads: 0 is too small; at least 1"),
-        (["--one-series"], "series: --one-series excludes --series-column; give one of them"),
-        (["--no-time"], "time: --no-time excludes --time-column; give one of them"),
+        (["--one-series"], "--one-series: excludes --series-column; give one of them"),
+        (["--no-time"], "--no-time: excludes --time-column; give one of them"),
         (["--from-end"], "--from-end: needs --follow; stdin is always read from its start"),
         (["--state-interval", "-1"], "--state-interval: -1 s is negative or not a number; give 0 or more"),
         (["--threshold", "high"], "--threshold: 'high' is neither a number nor auto"),
@@ -577,7 +584,7 @@ def test_the_state_of_another_model_is_refused_with_one_line(models, table, edit
         (["--state", "folder"], "folder: is a folder; give a file name"),
         (
             ["--smooth", str(SMOOTH + 1)],
-            "--score-mode: fusion does its own smoothing and normalising; leave both out, or name a mode",
+            "--smooth: mode fusion smooths and normalises by itself; leave it out, or name a mode",
         ),
     ],
 )

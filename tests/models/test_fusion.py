@@ -355,7 +355,7 @@ def test_a_level_may_be_compared_with_the_training_data_or_not_at_all() -> None:
     )
     assert recent[1200] > 1.3 * ignored[1200]
     assert fixed[2900] > 1.3 * recent[2900]
-    np.testing.assert_allclose(np.median(recent[2700:2900]), np.median(recent[500:900]), rtol=0.5)
+    np.testing.assert_allclose(np.median(recent[2700:2900]), np.median(recent[500:900]), rtol=0.15)
 
 
 # The parts

@@ -15,6 +15,7 @@ from at_infer.evaluation.metrics.runs import runs
 from at_infer.report.payload import rounded, safe_json
 from at_infer.report.training import LOSSES
 from at_infer.tables import scores as score_files
+from at_infer.tables.clock import column_seconds
 from tests.checkpoints import checkpoint
 from tests.conftest import Answer
 from tests.report_pages import NASTY, Page, minutes, noisy_scores, write_scores
@@ -79,7 +80,6 @@ def test_no_peak_is_lost_in_a_long_file(
     report: Callable[..., Page], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("at_infer.report.levels.MOST_BUCKETS", 1000)
-    monkeypatch.setattr("at_infer.report.levels.bucket_rows.__defaults__", (1000,))
     monkeypatch.setattr(score_files, "CHUNK_ROWS", 777)
     score = noisy_scores(50_000)
     page = report(write_scores(tmp_path / "s.parquet", {"row": np.arange(50_000), "score": score}))
@@ -164,6 +164,35 @@ def test_times_written_as_text_are_dates_if_they_look_like_it(report: Callable[.
     page = report(words, "--time-column", "t").description
     assert page["clock"] is None
     assert any("text that is not a date" in note for note in page["notes"])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_date"),
+    [
+        ("20240101T000000", "20240101T000100", True),
+        ("2024-W01-1", "2024-W01-2", True),
+        ("2024-01-01 00:00", "2024-01-01T00:01", True),
+        ("2024/01/01 00:00", "2024/01/01 00:01", False),
+        ("20240101", "20240102", False),
+    ],
+)
+def test_texts_are_dates_to_the_page_where_they_are_dates_to_a_model(
+    report: Callable[..., Page], tmp_path: Path, first: str, second: str, is_date: bool
+) -> None:
+    path = write_scores(tmp_path / "s.parquet", {"time": [first, second], "score": [0.9, 0.1]})
+    page = report(path, "--time-column", "time").description
+    assert page["clock"] == ("date" if is_date else None)
+    if is_date:
+        assert column_seconds(pl.Series([first]), "x").tolist() == [1_704_067_200]
+        assert page["incidents"]["shown"][0]["times"][0] == 1_704_067_200_000
+    else:
+        assert any("text that is not a date" in note for note in page["notes"])
+
+
+def test_a_column_of_dates_with_another_text_is_refused_and_named(run_cli: Cli, tmp_path: Path) -> None:
+    path = write_scores(tmp_path / "s.parquet", {"time": ["2024-01-01", "2024/01/02"], "score": [0.9, 0.1]})
+    said = refused(run_cli("report", path, "--time-column", "time", "-o", tmp_path / "r.html"), tmp_path / "r.html")
+    assert f"{path}: column 'time': Invalid isoformat string: '2024/01/02'" in said
 
 
 # With data and an engine

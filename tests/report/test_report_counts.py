@@ -103,8 +103,11 @@ def test_no_peak_is_lost(given: tuple[list, list], exponent: int) -> None:
 @pytest.mark.parametrize(
     ("rows", "most", "width"), [(1, 8, 1), (8, 8, 1), (9, 8, 2), (17, 8, 4), (10_000_000, 1 << 20, 16)]
 )
-def test_buckets_are_as_small_as_the_limit_allows(rows: int, most: int, width: int) -> None:
-    assert bucket_rows(rows, most) == width
+def test_buckets_are_as_small_as_the_limit_allows(
+    rows: int, most: int, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("at_infer.report.levels.MOST_BUCKETS", most)
+    assert bucket_rows(rows) == width
 
 
 @quick

@@ -510,11 +510,11 @@ def at(row: int, value: float | None) -> pl.DataFrame:
 BAD_FRAMES: dict[str, tuple[pl.DataFrame, list[str], str]] = {
     "no row": (rows(0), [], "has no rows"),
     "no column": (pl.DataFrame(), [], "has no rows"),
-    "a missing column": (rows(100).drop("f01"), [], "column 'f01' is missing; the model was trained on f00, f01, f02"),
+    "a missing column": (rows(100).drop("f01"), [], "column 'f01' is missing; the file has f00, f02"),
     "columns of another model": (
         pl.DataFrame({"x": [1.0], "y": [2.0]}),
         [],
-        "column 'f00' is missing; the model was trained on f00, f01, f02, the file has x, y",
+        "column 'f00' is missing; the file has x, y; the model was trained on f00, f01, f02",
     ),
     "a column of text": (rows(100).cast({"f01": pl.String}), [], "column 'f01' is String, not numeric"),
     "a column of dates": (rows(100, f01=[None] * 99 + [0]).cast({"f01": pl.Date}), [], "column 'f01' is Date, not"),
@@ -703,13 +703,13 @@ BAD_OPTIONS: dict[str, tuple[list[str], str]] = {
     "no smoothing": (["--smooth", "0"], "--smooth: 0 is too small"),
     "another smoothing": (
         ["--score-mode", "reconstruction", "--smooth", "2"],
-        "--threshold: the model's belongs to smooth 1; with another smooth give a number as threshold",
+        "--threshold: the model's belongs to --smooth 1; with another one give a number as --threshold",
     ),
     "another mode": (["--score-mode", "published"], "--score-mode: published compares associations by the published"),
     "temperature": (["--temperature", "0"], "--temperature: 0.0 is not a positive number"),
     "batch size": (["--batch-size", "0"], "--batch-size: 0 is too small"),
     "threads": (["--threads", "0"], "--threads: 0 is too small"),
-    "one series and many": (["--one-series", "--series-per-file"], "series: --one-series excludes"),
+    "one series and many": (["--one-series", "--series-per-file"], "--one-series: excludes"),
 }
 
 
@@ -758,7 +758,7 @@ def test_an_engine_that_needs_a_gpu_says_so_where_there_is_none(
     words = words or ["--engine", models / "model.onnx", "--provider", kind]
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
     message = refused(finished(start(data, *words, "-o", out / "s.parquet", env=environment)))
-    assert "GPU" in message if kind == "plan" else f"{kind} provider" in message
+    assert "model.trt: needs an NVIDIA GPU" in message if kind == "plan" else f"{kind} provider" in message
     assert files(out) == set()
 
 

@@ -56,7 +56,7 @@ def test_options_that_exclude_each_other_are_refused(score: Score) -> None:
         with pytest.raises(ConfigError, match=f"{name}: 'x' is not one of"):
             ScoreOptions(**{name: "x"})
     for given in ({"ratio": 1.5}, {"smooth": 0}, {"batch_size": 0}, {"mode": "x"}, {"temperature": -1.0}):
-        with pytest.raises(ConfigError):
+        with pytest.raises(ConfigError, match=rf"^{next(iter(given))}: "):
             score(rows(60), **given)
 
 
@@ -77,7 +77,7 @@ def test_both_graphs_give_the_same_scores_in_every_mode(
 @pytest.mark.slow
 def test_errors_can_be_normalised_when_scoring_and_explain_themselves(plain_score: Score) -> None:
     frame = rows(105)
-    with pytest.raises(ConfigError, match="belongs to normalise errors False; with another normalise errors give"):
+    with pytest.raises(ConfigError, match="belongs to `normalise_errors` False; with another one give"):
         plain_score(frame, normalise_errors=True)
     for mode in ("reconstruction", "centred"):
         found = plain_score(frame, mode=mode, normalise_errors=True, threshold=1.0, explain="all")
@@ -124,7 +124,7 @@ def test_the_temperature_counts_in_mode_published_only(plain_score: Score, plain
     with pytest.raises(ConfigError, match="temperature: mode reconstruction does not use it"):
         plain_score(frame, temperature=5.0)
     engine = plain_edited(score={"mode": "published"}, discrepancy={"head_rule": "published"})
-    with pytest.raises(ConfigError, match="the model's belongs to temperature 50; with another temperature give"):
+    with pytest.raises(ConfigError, match="the model's belongs to `temperature` 50; with another one give"):
         plain_score(frame, engine=engine, temperature=5.0)
     flat = plain_score(frame, engine=engine, temperature=1e-6, threshold=1.0)
     np.testing.assert_allclose(flat.score * WINDOW, plain_score(frame).score, rtol=1e-3)
@@ -169,7 +169,7 @@ def test_smoothing_is_the_models_or_the_one_asked_for_and_stays_within_a_series(
     found = plain_score(frame, engine=smooth, series_column="s", smooth=50, threshold=1.0)
     np.testing.assert_allclose(found.score, mean(50), atol=1e-6)
     with pytest.raises(
-        ConfigError, match="the model's belongs to smooth 5; with another smooth give a number as threshold"
+        ConfigError, match="the model's belongs to `smooth` 5; with another one give a number as `threshold`"
     ):
         plain_score(frame, engine=smooth, smooth=1)
 

@@ -47,7 +47,7 @@ def test_time_and_series_default_to_those_of_the_training_data(score: Score, edi
     assert (found.frame.columns[:1], found.summary.series) == (["other"], 1)
     with pytest.raises(DataError, match="column 't' is missing"):
         score(frame.drop("t"), engine=engine)
-    with pytest.raises(ConfigError, match="`one_series` excludes"):
+    with pytest.raises(ConfigError, match=r"^one_series: excludes"):
         score(frame, engine=engine, one_series=True, series_column="s")
 
 

@@ -5,16 +5,16 @@ from collections.abc import Iterable
 import pytest
 
 from at_infer.config import PRESETS, TrainConfig
-from training.schedule import Position, Schedule
+from training.schedule import Schedule, TrainingPosition
 
 TRAIN = TrainConfig(
     learning_rate=0.1, max_steps=100, warm_up=0.04, cool_down=0.2, evaluate_every=10, patience=3, tolerance=0.1
 )
 
 
-def run(config: TrainConfig, losses: Iterable[float], steps_per_epoch: int = 7) -> tuple[Position, list[float]]:
+def run(config: TrainConfig, losses: Iterable[float], steps_per_epoch: int = 7) -> tuple[TrainingPosition, list[float]]:
     """The position at the end, and the learning rate of each step."""
-    schedule, position, rates = Schedule(config, steps_per_epoch), Position(), []
+    schedule, position, rates = Schedule(config, steps_per_epoch), TrainingPosition(), []
     for loss in losses:
         while position.step < schedule.next_evaluation(position):
             rates.append(schedule.learning_rate(position))
@@ -26,7 +26,7 @@ def run(config: TrainConfig, losses: Iterable[float], steps_per_epoch: int = 7) 
     return position, rates
 
 
-def evaluated(position: Position) -> list[float]:
+def evaluated(position: TrainingPosition) -> list[float]:
     return [at["step"] for at in position.evaluations]
 
 

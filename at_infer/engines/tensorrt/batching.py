@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
+from at_infer.config import PLAN_BATCHES
 from at_infer.errors import ConfigError
 
 
@@ -19,7 +20,7 @@ class BatchProfile:
         if not 1 <= self.min <= self.opt <= self.max:
             raise ConfigError(
                 f"batch: {self} is not a profile; give smallest:best:largest, each at least 1 and none falling, "
-                "as in 1:32:256"
+                f"as in {PLAN_BATCHES}"
             )
 
     @classmethod
@@ -27,7 +28,7 @@ class BatchProfile:
         """`1:32:256`, or one number for a plan of a single batch size."""
         parts = text.split(":")
         if len(parts) not in (1, 3) or not all(part.isascii() and part.isdigit() for part in parts):
-            raise ConfigError(f"batch: {text!r} is not a profile; give smallest:best:largest, as in 1:32:256")
+            raise ConfigError(f"batch: {text!r} is not a profile; give smallest:best:largest, as in {PLAN_BATCHES}")
         return cls(*(int(part) for part in (parts * 3 if len(parts) == 1 else parts)))
 
     def __str__(self) -> str:
@@ -36,6 +37,9 @@ class BatchProfile:
     def as_list(self) -> list[int]:
         """As in the metadata."""
         return [self.min, self.opt, self.max]
+
+
+DEFAULT_PROFILE = BatchProfile.parse(PLAN_BATCHES)
 
 
 @dataclass(frozen=True, slots=True)
