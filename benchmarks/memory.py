@@ -21,6 +21,8 @@ from benchmarks.models import export, export_default, write_rows
 
 PROGRAM = """
 import sys
+from at_infer.memory import own_memory
+own_memory()  # as the command does, before it imports polars
 from at_infer.cli import app
 from benchmarks.peak_memory import peak_mb
 try:

@@ -12,13 +12,14 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score
 
-from benchmarks import live_quality, widths
+from benchmarks import live_quality, patterns, widths
 from benchmarks.quality import __main__ as quality
 from benchmarks.quality import commands
 from benchmarks.quality.baselines import baselines, seasonal
 from benchmarks.quality.generated import FAULTS, cyclic
 from benchmarks.quality.series import Group, Series, load
 from benchmarks.quality.summary import DEFAULT, regret
+from benchmarks.quality.tables import markdown
 from benchmarks.quality.worth import event_recall, worth
 
 STEPS = ("--max-steps", "2")
@@ -104,6 +105,21 @@ def test_series_are_measured_once_by_the_commands_themselves_and_then_live(
     assert found["worth"]["whole"][own]["vus_pr"] == summary["means"][DEFAULT]["vus_pr"]["ASD"]
     assert found["worth"]["delay 10"][own]["vus_pr"] == live["per_series"][0]["worth"]["delay 10"]["vus_pr"]
     assert found["worth"]["whole"][own] != found["worth"]["whole"]["25, 50"]
+
+
+def test_the_document_shows_the_patterns_that_were_measured() -> None:
+    root = Path(__file__).parents[2]
+    result = json.loads((root / "benchmarks" / "results" / "patterns.json").read_text(encoding="utf-8"))
+    assert patterns.summarise(result["per_series"]) == result
+    assert patterns.markdown(result) in (root / "docs" / "method.md").read_text(encoding="utf-8")
+
+
+def test_the_document_shows_the_tables_of_its_results() -> None:
+    root = Path(__file__).parents[2]
+    result = json.loads((root / "benchmarks" / "results" / "quality.json").read_text(encoding="utf-8"))
+    page = (root / "docs" / "method.md").read_text(encoding="utf-8")
+    for table in markdown(result):
+        assert table in page, table.splitlines()[0]
 
 
 def test_the_document_shows_the_widths_that_were_measured() -> None:
