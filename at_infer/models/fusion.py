@@ -8,13 +8,14 @@ rows. The score is the weighted geometric mean of the parts: high where several 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from at_infer.config import Level, ScoreConfig
-from at_infer.models.blame import ACTIVITIES, EPSILON, explain
+from at_infer.models.blame import ACTIVITIES, explain
+from at_infer.models.parts import LINEAR_VIEWS, PartWeights, fuse_parts, part_divisor, part_weights
 from at_infer.models.patterns import (
     LIVE_ROWS,
     PATTERN_VIEWS,
@@ -26,13 +27,11 @@ from at_infer.models.patterns import (
 from at_infer.models.statistics import ViewStatistics
 from at_infer.models.view_sums import ACTIVITY_AHEAD, ACTIVITY_VIEWS, ViewSums
 from at_infer.models.view_units import Normalised, views_of
-from at_infer.models.views import VIEWS, MovingMeans, Remembering, SeriesViews, Sums, View
+from at_infer.models.views import MovingMeans, Remembering, SeriesViews, Sums
 from at_infer.models.views import lookback as views_lookback
 
 Floats = NDArray[np.float32]
 
-NETWORK_VIEWS: tuple[View, ...] = ("shape", "level")
-LINEAR_VIEWS = [view for view in VIEWS if view not in NETWORK_VIEWS]
 LABELS = ("shape", "next row", "rows ahead", "burst", "burst", "level", "stuck", "pattern", "pattern")
 """Name of a cause, by the number of its view."""
 BLOCK_ROWS = 1000
@@ -53,14 +52,6 @@ def lookahead(widths: Sequence[int], *, causal: bool, delay: int = 0) -> int:
 def smoothing(widths: Sequence[int], *, causal: bool, delay: int = 0) -> list[tuple[int, int]]:
     """Rows before and behind a row that each width averages over; a causal score looks ahead by `delay` at most."""
     return [(width // 2, min(delay, (width - 1) // 2) if causal else (width - 1) // 2) for width in widths]
-
-
-class PartWeights(NamedTuple):
-    """Of the parts in their geometric mean."""
-
-    of_parts: Floats
-    """(WV,1)"""
-    total: np.float32
 
 
 class Lender(Protocol):
@@ -278,26 +269,6 @@ class Fusion:
             for root, of in zip(roots, sums, strict=True)
         ]
         return fuse_parts(np.concatenate(parts, axis=-2), weights, self.unit)
-
-
-def part_divisor(rows: Any, features: int) -> Any:
-    """What makes a sum over the features, of roots of sums over so many rows, their mean root mean square."""
-    return np.sqrt(rows) * np.float32(features)
-
-
-def part_weights(known: ViewStatistics, views: Sequence[View | PatternView]) -> PartWeights:
-    """Those of views that need the network, of patterns, and 1 of the others."""
-    own = dict.fromkeys(NETWORK_VIEWS, known.network_weight) | dict.fromkeys(PATTERN_VIEWS, known.pattern_weight)
-    of_parts = np.array([own.get(view, 1.0) for view in views] * len(known.widths), np.float32)[:, None]
-    return PartWeights(of_parts, of_parts.sum())
-
-
-def fuse_parts(parts: Floats, weights: PartWeights, unit: np.float32) -> tuple[Floats, Floats]:
-    """Parts (WV,n) -> scores (n,1), weighted logarithms of the parts (WV,n)."""
-    logs = np.log(parts + EPSILON)
-    logs *= weights.of_parts
-    total = np.add.accumulate(logs, axis=-2)[..., -1, :]  # one by one, as the features
-    return np.asarray(np.exp(total / weights.total) / unit, np.float32)[..., None], logs
 
 
 @contextmanager

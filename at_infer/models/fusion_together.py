@@ -11,9 +11,10 @@ from weakref import finalize
 import numpy as np
 
 from at_infer.models.blame import ACTIVITIES, explain
-from at_infer.models.fusion import Floats, Fusion, fuse_parts
+from at_infer.models.fusion import Floats, Fusion
 from at_infer.models.live_memory import Layout, items
 from at_infer.models.live_step import LiveStep, run
+from at_infer.models.parts import fuse_parts
 from at_infer.models.patterns import LIVE_ROWS
 from at_infer.models.row_sums import row_sums
 from at_infer.models.running_sums import RunningSums, SummedColumns

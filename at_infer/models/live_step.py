@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from at_infer.models.fusion import Floats, part_divisor
 from at_infer.models.live_memory import NextRows, RowBlock, StepArrays
+from at_infer.models.parts import Floats, part_divisor
 from at_infer.models.patterns import PatternDistances
 from at_infer.models.running_sums import Operation, StoredSum, SummedColumns
 from at_infer.models.view_sums import ACTIVITY_VIEWS, LARGEST
