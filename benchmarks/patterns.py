@@ -50,22 +50,26 @@ def measure(series: Series, model: Path, *, live: bool, rows: int) -> dict[str, 
 
 def summarise(measured: list[dict[str, Any]]) -> dict[str, Any]:
     """Means over the series of each group, by way and weight, and what leaving one group out gives."""
-    groups = list(dict.fromkeys(one["group"] for one in measured))
     tables: dict[str, Any] = {}
     for way in ("whole", *(f"delay {delay}" for delay in DELAYS)):
         for metric in METRICS:
             of_way = [one for one in measured if way in one["worth"]]
             names = list(of_way[0]["worth"][way]) if of_way else []
             tables.setdefault(way, {})[metric] = {
-                weight: {group: _mean(of_way, group, way, weight, metric) for group in groups} for weight in names
+                weight: {group: _mean(of_way, group, way, weight, metric) for group in _groups(of_way)}
+                for weight in names
             }
     table = tables["whole"]["vus_pr"]
     left_out = {}
-    for group in groups:
+    for group in _groups(measured):
         others = {weight: np.mean([v for other, v in of.items() if other != group]) for weight, of in table.items()}
         best = max(others, key=lambda weight: others[weight])
         left_out[group] = {"weight": best, "vus_pr": table[best][group], "without": table["0"][group]}
     return {"benchmark": "patterns", "tables": tables, "left_out": left_out, "per_series": measured}
+
+
+def _groups(measured: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(one["group"] for one in measured))
 
 
 def _mean(measured: list[dict[str, Any]], group: str, way: str, weight: str, metric: str) -> float:
@@ -104,6 +108,8 @@ def main() -> None:
             measured.append(kept(folder / f"patterns-{args.rows}.json", once))
             whole = {weight: of["vus_pr"] for weight, of in measured[-1]["worth"]["whole"].items()}
             print(series.group, series.name, whole, flush=True)
+    if not measured:
+        raise SystemExit(f"{args.work}: has no model of a single feature; run benchmarks.quality first")
     summary = summarise(measured)
     print(markdown(summary))
     if args.out is not None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score
 
+from at_infer import Detector
 from benchmarks import live_quality, patterns, widths
 from benchmarks.quality import __main__ as quality
 from benchmarks.quality import commands
@@ -105,6 +106,32 @@ def test_series_are_measured_once_by_the_commands_themselves_and_then_live(
     assert found["worth"]["whole"][own]["vus_pr"] == summary["means"][DEFAULT]["vus_pr"]["ASD"]
     assert found["worth"]["delay 10"][own]["vus_pr"] == live["per_series"][0]["worth"]["delay 10"]["vus_pr"]
     assert found["worth"]["whole"][own] != found["worth"]["whole"]["25, 50"]
+
+
+@pytest.mark.slow
+def test_patterns_are_measured_with_the_weight_of_a_model_and_without(
+    monkeypatch: pytest.MonkeyPatch, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="no model of a single feature"):
+        run(monkeypatch, patterns.main, data, "patterns.json")
+    values = np.sin(np.arange(2000) / 5) + np.random.default_rng(0).normal(0, 0.1, 2000)
+    labels = np.zeros(500, np.bool_)
+    labels[200:230] = True
+    values[1700:1730] *= -1
+    train, test = (pl.DataFrame({"value": part.astype(np.float32)}) for part in (values[:1500], values[1500:]))
+    monkeypatch.setattr("benchmarks.quality.series.GROUPS", dict.fromkeys(("ASD", "other"), Group("")))
+    detector = Detector(window=20, width=8, heads=2, layers=1, max_steps=2, device="cpu").fit(train)
+    models = []
+    for group in ("ASD", "other"):
+        detector.export(data / group, engine="none")
+        models.append((Series(group, "one", train, test, labels), data / group, group == "ASD"))
+    monkeypatch.setattr(patterns, "trained", lambda _: models)
+    run(monkeypatch, patterns.main, data, "patterns.json")
+    found = json.loads((data / "patterns.json").read_text())
+    assert found["left_out"]["ASD"]["without"] == found["tables"]["whole"]["vus_pr"]["0"]["ASD"]
+    whole = found["per_series"][0]["worth"]["whole"]
+    assert whole["3"] != whole["0"]
+    assert "| 0: none |" in capsys.readouterr().out
 
 
 def test_the_document_shows_the_patterns_that_were_measured() -> None:
