@@ -2,8 +2,8 @@
 
 A pattern is the mean of similar stretches of the training part: without its level, and a second time also divided by
 its standard deviation. In whole windows a stretch has as many rows as activity is measured over, so that both are known
-for the same rows. Live it has half as many, which forget an anomaly that is over sooner. Rows are compared in blocks of
-one size, so that a row has the same distance, to the last bit, however many come at once.
+for the same rows. Live it has half as many, which forget an anomaly that is over sooner. Rows are compared in blocks
+(`row_products`), so that a row has the same distance, to the last bit, however many come at once.
 """
 
 from base64 import b64decode, b64encode
@@ -15,6 +15,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from at_infer.errors import ConfigError
+from at_infer.models.row_products import rows_alike
 from at_infer.models.views import ACTIVITY, FLOOR, Remembering, append
 
 Floats = NDArray[np.float32]
@@ -29,7 +30,8 @@ LEAST_HEIGHT = np.float32(0.05)
 """Rows with a lower standard deviation, in that of the training part, are not made higher than noise."""
 LARGEST = np.float32(1e6)
 """Beyond it all rows are as far away as can be."""
-BLOCK = 16
+SUMS = 16
+"""Columns of a product that is a sum in each of them: as a matrix with fewer, it would not be one for a BLAS."""
 
 
 def encode(patterns: Floats) -> str:
@@ -63,9 +65,11 @@ class NearestPattern:
         self.features, _, self.count, self.rows = patterns.shape
         both = patterns.reshape(self.features, -1, self.rows)
         self.centre: Floats = (np.eye(self.rows) - 1 / self.rows).astype(np.float32)
-        self.ones = np.ones((self.rows, BLOCK), np.float32)
+        self.ones = np.ones((self.rows, SUMS), np.float32)
         self.products: Floats = np.ascontiguousarray(-2 * both.swapaxes(1, 2))[:, None]  # (F,1,R,2K)
         self.squares: Floats = np.square(patterns).sum(axis=-1)[:, :, None, None]  # (F,2,1,1,K)
+        self.block = rows_alike([self.centre, self.ones, self.products[0, 0]])
+        """Rows that are compared at once."""
 
     def squared_distances(self, known: Floats) -> Floats:
         """Rows (F,R-1+n) -> of each of the last n, with those before it, to its nearest pattern (F,2,n)."""
@@ -76,10 +80,10 @@ class NearestPattern:
     def of_stretches(self, stretches: Floats) -> Floats:
         """Of some stretches (F,n,R) -> (F,2,n)."""
         count = stretches.shape[1]
-        blocks = -(-count // BLOCK)
-        rows = np.zeros((self.features, blocks * BLOCK, self.rows), np.float32)
+        blocks = -(-count // self.block)
+        rows = np.zeros((self.features, blocks * self.block, self.rows), np.float32)
         np.clip(stretches, -LARGEST, LARGEST, out=rows[:, :count])
-        centred = rows.reshape(self.features, blocks, BLOCK, self.rows) @ self.centre
+        centred = rows.reshape(self.features, blocks, self.block, self.rows) @ self.centre
         square = (np.square(centred) @ self.ones)[..., :1]
         height = np.maximum(np.sqrt(square / np.float32(self.rows)), LEAST_HEIGHT)
         products = centred @ self.products
