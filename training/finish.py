@@ -11,7 +11,11 @@ from training.resume import TrainingState
 from training.scales import learned_scales
 from training.task import TrainingTask
 from training.validation import measure_validation
-from training.validation_rows import CoveredRows, ScoredNetwork, most_live_rows
+from training.validation_rows import CoveredRows, ScoredNetwork, Span, last_windows, most_live_rows
+
+LEAST_UNIT_ROWS = 500
+"""That units of views are measured on: with fewer validation rows, rows before them count as well. Units weigh features
+against each other, so a single one has no use for more."""
 
 
 def finish(
@@ -33,11 +37,14 @@ def finish(
     network.load_state_dict(state.best)
     network.eval()
     starts = torch.from_numpy(validation.starts).to(device)
+    train = [Span(*one) for one in zip(data.train.series_first, data.train.series_rows, strict=True)]
+    missing = LEAST_UNIT_ROWS - sum(validation.series_rows) if len(data.columns) > 1 else 0
     measured = measure_validation(
         ScoredNetwork(network, config.discrepancy, score, config.batch_size),
         CoveredRows(validation_values, validation.starts, validation.series_rows),
         ratio=ratio,
         learnt=data.train.series(),
+        before=last_windows(data.train.values, train, network.config.window, missing, device),
         live_rows=most_live_rows(position.step * config.batch_size),
     )
     history = state.history[: position.step].cpu()

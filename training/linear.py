@@ -14,13 +14,18 @@ MOST_ROWS = 50_000
 """The last ones count; more would not change 21 numbers."""
 
 
+def last_rows(series: Sequence[Floats]) -> list[Floats]:
+    """Of each series the rows that count."""
+    share = -(-MOST_ROWS // len(series))
+    return [one[-share:] for one in series]
+
+
 def fit_linear(series: Sequence[Floats], lags: range, ridge: float = RIDGE) -> Floats:
     """Series of scaled rows (n,F) -> a coefficient per lag, and the intercept, for each feature (F,p+1)."""
     features, p, reach = series[0].shape[1], len(lags), max(lags)
     gram, target, rows = np.zeros((features, p + 1, p + 1)), np.zeros((features, p + 1)), 0
-    share = -(-MOST_ROWS // len(series))
-    for one in series:
-        x = one[-share:].astype(np.float64)
+    for one in last_rows(series):
+        x = one.astype(np.float64)
         count = len(x) - reach
         if count <= 0:
             continue

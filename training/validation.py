@@ -23,7 +23,7 @@ from at_infer.models.views import AHEAD, NEXT, LinearPrediction, SeriesViews
 from at_infer.scoring.windows import MovingMean
 from at_infer.thresholds.quantiles import quantiles
 from at_infer.thresholds.ratio import ratio_threshold
-from training.linear import fit_linear
+from training.linear import fit_linear, last_rows
 from training.patterns import with_patterns
 from training.validation_rows import CoveredRows, Floats, RowsByNetwork, Scored, ScoredNetwork, live_spans, spans
 from training.window_scores import measure_normal
@@ -49,13 +49,15 @@ def measure_validation(
     *,
     ratio: float,
     learnt: Sequence[Floats] | None = None,
+    before: CoveredRows | None = None,
     live_rows: int = 2_000,
 ) -> MeasuredValidation:
     """Score the windows of the validation part in every mode; the chosen one gives the threshold.
 
     Then the same for `live_rows` that are each the last of their window, which reconstruction finds harder. Linear
     predictions and patterns are fitted to the series `learnt`; without them the former to the validation rows, to which
-    patterns made of them would be too near: there are none.
+    patterns made of them would be too near: there are none. Of rows `before` the validation part only the units of
+    views are measured, where that part has too few rows for these.
     """
     network, score, (values, starts, series_rows) = scored.network, scored.score, rows
     series = spans(starts, series_rows, network.config.window)
@@ -71,7 +73,10 @@ def measure_validation(
     lengths = [part.rows for part in live_parts]
     live = {at: found.split(lengths, numbers) for at, found in run.live(live_parts, positions).items()}
     given = learnt or [values[span.first : span.first + span.rows].cpu().numpy() for span in series]
-    views = _measure_views(given, whole, live[ways[delays[min(1, len(delays) - 1)]][0]])
+    weighed = learnt is not None and values.shape[1] > 1  # units weigh features against each other
+    position = ways[delays[min(1, len(delays) - 1)]][0]
+    more_whole, more_live = _unit_rows(scored, before, normal, position)
+    views = _measure_views(given, [*more_whole, *whole], [*more_live, *live[position]], weighed=weighed)
     if learnt is not None:
         views = with_patterns(views, learnt, [part.x for part in whole])
     fusion = replace(score, mode="fusion", smooth=1, normalise_errors=False)
@@ -104,8 +109,22 @@ def whole_scores(scored: ScoredNetwork, rows: CoveredRows, normal: Normal) -> Fl
     return _fused(whole, normal.views, score, causal=False)
 
 
-def _measure_views(learnt: Sequence[Floats], whole: Sequence[Scored], live: Sequence[Scored]) -> ViewStatistics:
-    """Linear predictions, and validation statistics of each view."""
+def _unit_rows(
+    scored: ScoredNetwork, before: CoveredRows | None, normal: Normal, position: int
+) -> tuple[list[Scored], list[Scored]]:
+    """Rows before the validation part, in whole windows and as live rows."""
+    if before is None:
+        return [], []
+    run, window = RowsByNetwork(scored, before.values, normal), scored.network.config.window
+    parts = live_spans(spans(before.starts, before.series_rows, window), window, sum(before.series_rows))
+    live = run.live(parts, [position])[position]
+    return run.whole(before.starts).split(before.series_rows), live.split([part.rows for part in parts])
+
+
+def _measure_views(
+    learnt: Sequence[Floats], whole: Sequence[Scored], live: Sequence[Scored], *, weighed: bool
+) -> ViewStatistics:
+    """Linear predictions, and statistics of each view; of linear ones on the rows learnt as well if `weighed`."""
     predictions = [(fitted := fit_linear(learnt, lags), _usual_error(fitted, lags, whole)) for lags in (NEXT, AHEAD)]
     scales = []
     for parts, causal in ((whole, False), (live, True)):
@@ -115,8 +134,16 @@ def _measure_views(learnt: Sequence[Floats], whole: Sequence[Scored], live: Sequ
             )
             for part in parts
         ]
+        of_learnt = [
+            SeriesViews(predictions, causal=causal, level="ignore", number=0).add(x.T, x.T, x.T, end=True)
+            for x in (last_rows(learnt) if weighed else [])
+        ]
         scales.append(
-            measure_views(np.concatenate(views, axis=2), np.concatenate([p.residual.T for p in parts], axis=1))
+            measure_views(
+                np.concatenate(views, axis=2),
+                np.concatenate([p.residual.T for p in parts], axis=1),
+                np.concatenate(of_learnt, axis=2) if of_learnt else None,
+            )
         )
     (next_, _), (ahead, _) = predictions
     return ViewStatistics(

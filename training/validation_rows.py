@@ -11,6 +11,7 @@ from torch import Tensor
 
 from at_infer.config import WINDOW_MODES, DiscrepancyConfig, ScoreConfig, ScoreMode
 from at_infer.models.statistics import Normal
+from at_infer.scoring.windows import window_starts
 from training.model import AnomalyTransformer
 from training.views import local_mean
 from training.window_scores import window_parts, window_scores
@@ -68,6 +69,21 @@ class CoveredRows(NamedTuple):
     """Windows that do not overlap but for the last of each series."""
     series_rows: Sequence[int]
     """Rows of each series that the windows cover."""
+
+
+def last_windows(
+    values: Floats, series: Sequence[Span], window: int, most_rows: int, device: torch.device
+) -> CoveredRows | None:
+    """The last rows of series of at least a window, about so many; None if none are asked for."""
+    if most_rows < 1:
+        return None
+    each = max(window, -(-most_rows // len(series)))
+    rows = [min(span.rows, each) for span in series]
+    starts = [
+        window_starts(count, window, window, cover_tail=True) + span.first + span.rows - count
+        for count, span in zip(rows, series, strict=True)
+    ]
+    return CoveredRows(torch.from_numpy(values).to(device), np.concatenate(starts), rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from typing import Any
 from at_infer.config import ModelConfig
 from at_infer.errors import ConfigError
 from at_infer.models.knowledge import Knowledge
-from at_infer.models.patterns import LIVE_ROWS, PATTERN_VIEWS, WHOLE_ROWS, decode
+from at_infer.models.pattern_distances import known_patterns
+from at_infer.models.patterns import LIVE_ROWS, WHOLE_ROWS, PatternView
 from at_infer.models.statistics import Normal, ValidationRecord, ViewStatistics
 from at_infer.models.views import AHEAD, NEXT, VIEWS
 
@@ -72,11 +73,12 @@ def _check_views(views: ViewStatistics, features: int) -> None:
         _sizes(f"views.{name}", coefficients, len(lags) + 1)
     if bool(views.patterns) != bool(views.live_patterns):
         raise ConfigError("views: has patterns in whole windows or live, not both")
+    of_patterns: tuple[PatternView, ...] = ()
     if views.patterns:
-        decode(views.patterns, features, WHOLE_ROWS)
-        decode(views.live_patterns, features, LIVE_ROWS)
+        of_patterns = known_patterns(views.patterns, features, WHOLE_ROWS).views
+        known_patterns(views.live_patterns, features, LIVE_ROWS)
     for scale in (views.whole, views.live):
-        needed = (*VIEWS, "fixed level", *(PATTERN_VIEWS if views.patterns else ()))
+        needed = (*VIEWS, "fixed level", *of_patterns)
         absent = [name for name in needed if name not in scale.spread]
         absent += [name for name in CENTRED if name not in scale.centre]
         if absent:

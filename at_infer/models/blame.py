@@ -1,9 +1,10 @@
 """Which features and views make a score of mode `fusion` what it is. Pure numpy."""
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from at_infer.models.patterns import PATTERN_VIEWS
 from at_infer.models.views import VIEWS, View
 
 Floats = NDArray[np.float32]
@@ -18,21 +19,26 @@ PATTERN = STUCK + 1
 EPSILON = np.float32(1e-8)
 
 
-def explain(
-    roots: Floats, logs: Floats, activity: Floats, score: Floats, *, pattern_weight: float | None = None
-) -> list[Floats]:
+class PatternViews(NamedTuple):
+    """The last views of a model: how many are distances to normal patterns, and their weight in the score."""
+
+    views: int
+    weight: float
+
+
+def explain(roots: Floats, logs: Floats, activity: Floats, score: Floats, patterns: PatternViews) -> list[Floats]:
     """What stands behind scores (n,1): the part that each feature has in them, and the view that shows it most, (n,F).
 
-    Of roots (W,n,V,F), weighted logarithms of the parts (WV,n), and mean signed activity (n,2,F). With
-    `pattern_weight`, the last views are those of patterns. They count as much as others for the name of a cause: a
-    burst or a stuck value is an unknown pattern, too.
+    Of roots (W,n,V,F), weighted logarithms of the parts (WV,n), and mean signed activity (n,2,F). Patterns count as
+    much as other views for the name of a cause: a burst or a stuck value is an unknown pattern, too.
     """
     by_view = logs.reshape(len(roots), roots.shape[2], -1)
     share, view = blame(roots, by_view)
-    if pattern_weight is not None:
-        first = by_view.shape[1] - len(PATTERN_VIEWS)
-        alike = np.concatenate([by_view[:, :first], by_view[:, first:] / np.float32(pattern_weight)], axis=1)
-        view = blame(roots, alike)[1]
+    if patterns.views:
+        first = by_view.shape[1] - patterns.views
+        if patterns.weight != 1:
+            alike = np.concatenate([by_view[:, :first], by_view[:, first:] / np.float32(patterns.weight)], axis=1)
+            view = blame(roots, alike)[1]
         view[view >= first] += PATTERN - first
     stuck = (view[:, None] == OF_ACTIVITY) & (activity < 0)
     view[stuck.any(axis=1)] = STUCK

@@ -14,16 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from at_infer.config import Level, ScoreConfig
-from at_infer.models.blame import ACTIVITIES, explain
+from at_infer.models.blame import ACTIVITIES, PatternViews, explain
 from at_infer.models.parts import LINEAR_VIEWS, PartWeights, fuse_parts, part_divisor, part_weights
-from at_infer.models.patterns import (
-    LIVE_ROWS,
-    PATTERN_VIEWS,
-    WHOLE_ROWS,
-    PatternDistances,
-    PatternView,
-    known_patterns,
-)
+from at_infer.models.pattern_distances import PatternDistances, known_patterns
+from at_infer.models.patterns import LIVE_ROWS, WHOLE_ROWS, PatternView
 from at_infer.models.statistics import ViewStatistics
 from at_infer.models.view_sums import ACTIVITY_AHEAD, ACTIVITY_VIEWS, ViewSums
 from at_infer.models.view_units import Normalised, views_of
@@ -96,8 +90,8 @@ class Fusion:
         text, rows = (known.live_patterns, LIVE_ROWS) if causal else (known.patterns, WHOLE_ROWS)
         self.nearest = known_patterns(text, self.features, rows) if text else None
         """Normal patterns; None if the model has none."""
-        self.pattern_weight = known.pattern_weight if known.patterns else None
-        patterns: tuple[PatternView, ...] = () if self.nearest is None else PATTERN_VIEWS
+        patterns: tuple[PatternView, ...] = () if self.nearest is None else self.nearest.views
+        self.pattern_views = PatternViews(len(patterns), known.pattern_weight)
         self.pattern_unit = np.array([scale.spread[view] for view in patterns], np.float32).T
         self.count = len(views_of(score.level)) + len(patterns)
         """Of views."""
@@ -236,7 +230,7 @@ class Fusion:
         if self.explain:
             signs = sums[0].total[:, count : count + len(ACTIVITIES)]
             by_row = np.array(roots).transpose(0, 3, 2, 1)
-            found += explain(by_row, logs, signs.transpose(2, 1, 0), score, pattern_weight=self.pattern_weight)
+            found += explain(by_row, logs, signs.transpose(2, 1, 0), score, self.pattern_views)
         if self.onset:
             found.append(self._score(past, sums[widths:], self.weights_of_onset)[0])
         return np.concatenate(found, axis=1) if len(found) > 1 else score

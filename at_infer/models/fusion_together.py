@@ -104,7 +104,7 @@ class Steady:
         self.centre, self.weight = (np.ascontiguousarray(part.transpose(1, 2, 0)) for part in of_features)
         self.count, self.widths = like.count, len(like.widths)
         """Views that count, those of patterns among them, and widths of each."""
-        self.patterns, self.pattern_weight = like.patterns, like.pattern_weight
+        self.patterns, self.pattern_views = like.patterns, like.pattern_views
         coefficients = np.stack([own.T for own, _ in like.predictions], axis=1)[:, :, None]  # (p+1,2,1,F)
         self.intercepts, self.coefficients = coefficients[-1].copy(), coefficients[:-1].copy()
         residuals = [] if views.residuals is None else [SummedColumns(1, views.residuals.spans)]
@@ -203,5 +203,5 @@ class Steady:
         if not self.explain:
             return score
         roots, activity = work.roots.swapaxes(1, 2), work.activity.swapaxes(0, 1)
-        of_rows = explain(roots, logs, activity, score, pattern_weight=self.pattern_weight)
+        of_rows = explain(roots, logs, activity, score, self.pattern_views)
         return np.concatenate([score, *of_rows], axis=1)

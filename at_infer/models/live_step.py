@@ -9,7 +9,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from at_infer.models.live_memory import NextRows, RowBlock, StepArrays
 from at_infer.models.parts import Floats, part_divisor
-from at_infer.models.patterns import PatternDistances
+from at_infer.models.pattern_distances import PatternDistances
 from at_infer.models.running_sums import Operation, StoredSum, SummedColumns
 from at_infer.models.view_sums import ACTIVITY_VIEWS, LARGEST
 from at_infer.models.views import ACTIVITY_AT, AHEAD, FLOOR, NEXT, NEXT_AT, VIEWS
@@ -99,7 +99,7 @@ def _predict(arrays: StepArrays, steady: "Steady", errors: Floats) -> Iterator[O
 
 
 def _compare(arrays: StepArrays, patterns: PatternDistances, distances: Floats) -> Iterator[Operation]:
-    """Squared distances (2,n,F) of each row, with those before it, to normal patterns."""
+    """Squared distances (V,n,F) of each row, with those before it, to normal patterns."""
     rows = np.empty((*arrays.x.T.shape, patterns.nearest.rows), np.float32)  # (F,n,R)
     shape, by_lag = (patterns.nearest.rows - 1, *arrays.before.shape), -arrays.by_lag
     seen: Floats = as_strided(arrays.before, shape, (by_lag, *arrays.before.strides), writeable=False)

@@ -67,11 +67,11 @@ class ViewStatistics(Config):
     widths: list[int] = field(default_factory=lambda: [25, 50])
     """Rows that each view is averaged over."""
     patterns: str = ""
-    """Normal patterns of each feature, as text of float32 (`at_infer/models/patterns.py`); empty if there are none."""
+    """Normal patterns, as text of float32 (`at_infer/models/patterns.py`); empty if there are none."""
     live_patterns: str = ""
     """The same of fewer rows, for live rows; there are both or none."""
     pattern_weight: float = 1.0
-    """Of the two views of patterns in the geometric mean."""
+    """Of each view of patterns in the geometric mean."""
 
     def __post_init__(self) -> None:
         self._choice("live_shape", LiveShape)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from at_infer.models.blame import ACTIVITIES
-from at_infer.models.patterns import PATTERN_VIEWS, PatternDistances
+from at_infer.models.pattern_distances import PatternDistances
 from at_infer.models.view_units import Normalised
 from at_infer.models.views import ACTIVITY, VIEWS, MovingMeans, SeriesViews, Sums
 
@@ -50,20 +50,20 @@ class ViewSums:
         """Scaled rows, residuals and shapes, each (F,n) -> for each span (F,V+,m) of rows that are known now.
 
         Behind the views stand patterns, signed activity, late activity and patterns. `change` is given the deviations
-        before they are squared.
+        before they are squared, and distances to patterns, which are squares.
         """
-        deviations = self.normalised(self.views.add(x, residual, shape, end=end))
-        if change is not None:
-            deviations = change(deviations)
-        more = [deviations[:, ACTIVITY_VIEWS].copy()] if self.signed else []
-        squares: Floats = np.square(deviations, out=deviations)
+        squares = self.normalised(self.views.add(x, residual, shape, end=end))
+        views = squares.shape[1]
         if self.patterns is not None:
             squares = np.concatenate([squares, self.patterns.add(x, end=end)], axis=1)
+        if change is not None:
+            squares = change(squares)
+        more = [squares[:, ACTIVITY_VIEWS].copy()] if self.signed else []
+        np.square(squares[:, :views], out=squares[:, :views])
         if not squares.max(initial=0) <= LARGEST:
             np.minimum(squares, LARGEST, out=squares)
         if self.late:
-            behind = [] if self.patterns is None else [squares[:, -len(PATTERN_VIEWS) :]]
-            more.append(self._delayed(np.concatenate([squares[:, ACTIVITY_VIEWS], *behind], axis=1)))
+            more.append(self._delayed(np.concatenate([squares[:, ACTIVITY_VIEWS], squares[:, views:]], axis=1)))
         return self.means.add_up(np.concatenate([squares, *more], axis=1) if more else squares, end=end)
 
     def _delayed(self, activity: Floats) -> Floats:

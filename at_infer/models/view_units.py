@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from at_infer.config import Level
+from at_infer.models.parts import LINEAR_VIEWS
 from at_infer.models.statistics import ViewScale
 from at_infer.models.views import FLOOR, VIEWS, View
 
@@ -35,9 +36,14 @@ class Normalised:
         return found
 
 
-def measure_views(views: Floats, residuals: Floats) -> ViewScale:
-    """Statistics of views (F,V,n) of validation rows, the level against its recent past, and of residuals (F,n)."""
+def measure_views(views: Floats, residuals: Floats, learnt: Floats | None = None) -> ViewScale:
+    """Statistics of views (F,V,n) of validation rows, the level against its recent past, and of residuals (F,n).
+
+    Views that need no network are measured on rows `learnt` (F,V,m) as well: 21 numbers do not learn these by heart.
+    """
     found: dict[str, Floats] = dict(zip([*VIEWS, "fixed level"], [*views.swapaxes(0, 1), residuals], strict=True))
+    if learnt is not None:
+        found |= {v: np.concatenate([found[v], learnt[:, VIEWS.index(v)]], axis=1) for v in LINEAR_VIEWS}
     activities = [name for name in found if name.startswith("activity")]
     centre = {name: found[name].mean(axis=1, dtype=np.float64).tolist() for name in activities}
     squares = {name: np.square(part).mean(axis=1, dtype=np.float64) for name, part in found.items()}

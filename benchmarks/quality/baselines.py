@@ -37,7 +37,7 @@ LINEAR_VIEWS = {
     "activity ahead": "activity of AR, 5 rows ahead",
 }
 PATTERN_BASELINES = ("nearest pattern", "nearest pattern, any height")
-"""Both views of patterns, of a single feature."""
+"""Views of patterns; several features have the first."""
 WITHOUT_NETWORK = "fusion without a network"
 
 
@@ -73,11 +73,12 @@ def view_scores(train: Floats, test: Floats) -> Iterator[tuple[str, Floats]]:
         errors = LinearPrediction(lags, fitted, np.zeros(train.shape[1], np.float32)).errors(train[cut:].T)
         predictions.append((fitted, np.sqrt(np.square(errors[:, max(lags) :]).mean(axis=1))))
     parts = []
-    for x in (train[cut:], test):
+    for x in (train[:cut], train[cut:], test):
         views = SeriesViews(predictions, causal=False, level="recent", number=0)
         parts.append(views.add(x.T, x.T, (x - moving_mean(x, LOCAL)).T, end=True))
-    scale = measure_views(parts[0], train[cut:].T)
-    deviations = np.square(Normalised(scale, "recent")(parts[1])).transpose(2, 1, 0)  # (n,6,F)
+    learnt, validation, views_of_test = parts
+    scale = measure_views(validation, train[cut:].T, learnt if train.shape[1] > 1 else None)
+    deviations = np.square(Normalised(scale, "recent")(views_of_test)).transpose(2, 1, 0)  # (n,6,F)
     for view, name in LINEAR_VIEWS.items():
         yield name, np.sqrt(moving_mean(deviations[:, VIEWS.index(view)], SMOOTH)).mean(axis=1)
     next_, ahead = (fitted.tolist() for fitted, _ in predictions)
@@ -86,8 +87,8 @@ def view_scores(train: Floats, test: Floats) -> Iterator[tuple[str, Floats]]:
     known = with_patterns(known, [train[:cut]], [train[cut:]])
     fusion = Fusion(known, ScoreConfig(), causal=False)
     if fusion.patterns is not None:
-        distances = fusion.patterns.add(test.T, end=True).transpose(1, 2, 0)  # (2,n,1)
-        for name, squares in zip(PATTERN_BASELINES, distances, strict=True):
+        distances = fusion.patterns.add(test.T, end=True).transpose(1, 2, 0)  # (V,n,F)
+        for name, squares in zip(PATTERN_BASELINES, distances, strict=False):
             yield name, np.sqrt(moving_mean(np.ascontiguousarray(squares), SMOOTH)).mean(axis=1)
         fusion = Fusion(known, ScoreConfig(), causal=False)
     rows = np.concatenate([test, test, test - moving_mean(test, LOCAL)], axis=1)

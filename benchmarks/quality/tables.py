@@ -15,7 +15,7 @@ LABELS = {
     "AR, 5 rows ahead": "rows ahead: the same, 5 rows ahead",
     "activity of AR, next row": "activity of the next-row error",
     "activity of AR, 5 rows ahead": "activity of the rows-ahead error",
-    PATTERN_BASELINES[0]: "pattern: nearest of 256 stretches without their level",
+    PATTERN_BASELINES[0]: "pattern: nearest of the normal stretches, without their level",
     PATTERN_BASELINES[1]: "pattern, without level and height",
     "moving average 11": "residual of a moving average of 11 rows",
     "moving average 51": "residual of a moving average of 51 rows",
