@@ -31,6 +31,8 @@ from training.window_scores import measure_normal
 MOST_NETWORK_WEIGHT = 2.0
 """The network relates features to each other, which linear views do not. So its two views count by half the number of
 features, at least once, and from four features on as much as the four linear views together."""
+PART_FLOOR = 0.1
+"""Of a column that stands still, parts are exactly 0 on normal rows, and would decide the geometric mean alone."""
 WIDTHS, WIDTHS_OF_ONE = (5, 10, 25, 50), (10, 25, 50, 100, 150)
 """The mean over several features is less noisy than one alone, which needs longer means over rows."""
 
@@ -153,6 +155,7 @@ def _measure_views(
         live=scales[1],
         network_weight=min(max(1.0, len(next_) / 2), MOST_NETWORK_WEIGHT),
         widths=widths_for(len(next_)),
+        part_floor=PART_FLOOR,
     )
 
 

@@ -12,6 +12,7 @@ LiveShape = Literal["window", "past"]
 """Mean that live residuals lose: of the residuals in the row's window, or of those that rows before it had live."""
 MOST_WEIGHT = 100.0
 """Of views in the score: beyond it the others count for nothing."""
+MOST_FLOOR = 1.0
 MOST_WIDTHS, WIDEST = 8, 256
 """Of smoothing, whose widest fits into the rings of live rows."""
 LARGEST = 3.4028234663852886e38
@@ -49,6 +50,7 @@ class ViewStatistics(Config):
         "patterns": "",
         "live_patterns": "",
         "pattern_weight": 1.0,
+        "part_floor": 1e-8,
     }
 
     next: list[list[float]]
@@ -72,12 +74,16 @@ class ViewStatistics(Config):
     """The same of fewer rows, for live rows; there are both or none."""
     pattern_weight: float = 1.0
     """Of each view of patterns in the geometric mean."""
+    part_floor: float = 1e-8
+    """Added to each part before its logarithm; a part of normal rows is 1."""
 
     def __post_init__(self) -> None:
         self._choice("live_shape", LiveShape)
         for name in ("network_weight", "pattern_weight"):
             if not 0 < getattr(self, name) <= MOST_WEIGHT:
                 raise ConfigError(f"{name}: {getattr(self, name)} is not a number in (0, {MOST_WEIGHT:g}]")
+        if not 0 < self.part_floor <= MOST_FLOOR:
+            raise ConfigError(f"part_floor: {self.part_floor} is not a number in (0, {MOST_FLOOR:g}]")
         if not 1 <= len(self.widths) <= MOST_WIDTHS or not all(0 < width <= WIDEST for width in self.widths):
             raise ConfigError(f"widths: {shown(self.widths)} are not up to {MOST_WIDTHS} numbers of 1 to {WIDEST} rows")
 

@@ -85,7 +85,7 @@ def brute_force(rows: np.ndarray, known: ViewStatistics, *, causal: bool, delay:
         for width in known.widths:
             after = min(delay, (width - 1) // 2) if causal else (width - 1) // 2
             roots = np.stack([np.sqrt(box(squares, row, width // 2, after)) for row in range(len(rows))])
-            logs.append(np.log(roots.mean(axis=1) + 1e-8))
+            logs.append(np.log((roots.mean(axis=1) + known.part_floor) / (1 + known.part_floor)))
             weights.append(known.network_weight if name in ("shape", "level") else 1)
     return np.exp(np.average(logs, axis=0, weights=weights)) / scale.unit
 
@@ -109,6 +109,7 @@ def statistics(rows: np.ndarray) -> ViewStatistics:
         live=scales[1],
         network_weight=1.5,
         widths=[5, 10, 25, 50],
+        part_floor=0.1,
     )
 
 
@@ -164,10 +165,39 @@ def test_views_of_the_network_count_once_in_a_model_of_before() -> None:
     np.testing.assert_allclose(found, brute_force(rows, known, causal=False), rtol=2e-5)
 
 
+def test_parts_of_a_model_of_before_have_hardly_a_floor() -> None:
+    rows = series(400)
+    known = ViewStatistics.from_dict({n: v for n, v in KNOWN.to_dict().items() if n != "part_floor"})
+    assert known.part_floor == 1e-8
+    fusion = Fusion(known, SCORE, causal=False)
+    found = np.concatenate([fusion.add(rows), fusion.end()])[:, 0]
+    np.testing.assert_allclose(found, brute_force(rows, known, causal=False), rtol=2e-5)
+
+
+def test_a_view_that_stands_still_does_not_decide_the_score_alone() -> None:
+    rows = series(600)
+    rows[:, :F] = 0  # nothing to predict, and then a step of noise that is far below normal
+    rows[300:, :F] += 1e-6 * np.random.default_rng(0).normal(size=(300, F)).astype(np.float32)
+    flat = replace(
+        KNOWN,
+        next=np.zeros((F, 21)).tolist(),
+        ahead=np.zeros((F, 21)).tolist(),
+        network_weight=1e-3,
+    )
+    found = {}
+    for floor in (1e-8, 0.1):
+        fusion = Fusion(replace(flat, part_floor=floor), ScoreConfig(level="ignore"), causal=False)
+        scores = np.concatenate([fusion.add(rows), fusion.end()])[:, 0]
+        found[floor] = scores[400:500].mean() / scores[100:200].mean()
+    assert found[1e-8] > 5
+    assert found[0.1] == pytest.approx(1, abs=0.05)
+
+
 @pytest.mark.parametrize("weight", [0, -1, 101, math.nan, math.inf])
-def test_a_weight_that_no_training_gives_is_refused(weight: float) -> None:
-    with pytest.raises(ConfigError, match="is not a number in"):
-        replace(KNOWN, network_weight=weight)
+@pytest.mark.parametrize("name", ["network_weight", "pattern_weight", "part_floor"])
+def test_a_weight_or_floor_that_no_training_gives_is_refused(name: str, weight: float) -> None:
+    with pytest.raises(ConfigError, match=f"{name}: .* is not a number in"):
+        replace(KNOWN, **{name: weight})  # type: ignore[arg-type]
 
 
 @given(

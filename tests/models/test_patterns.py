@@ -183,7 +183,7 @@ def test_scores_are_the_weighted_mean_of_the_other_views_and_of_the_distances(
         for width in having.widths:
             after = min(delay, (width - 1) // 2) if causal else (width - 1) // 2
             roots = [np.sqrt(box(squares[..., kind].astype(float), row, width // 2, after)) for row in range(len(rows))]
-            logs.append(np.log(np.mean(roots, axis=1) + 1e-8))
+            logs.append(np.log((np.mean(roots, axis=1) + having.part_floor) / (1 + having.part_floor)))
     others = 4 + 2 * having.network_weight
     of_patterns = len(views) * having.pattern_weight
     known = np.log(brute_force(rows, case.known, causal=causal, delay=delay) * scale.unit) * others
@@ -282,8 +282,8 @@ def test_of_several_features_a_missing_one_counts_as_normal() -> None:
     rows[200:500, 1], missing[200:500, 1] = 40, 1  # whatever stands there is not a fault
     fusion = Fusion(SEVERAL.having, SCORE, causal=False, mask=True, explain=True)
     found = np.concatenate([fusion.add(np.concatenate([rows, missing], axis=1)), fusion.end()])
-    assert np.isfinite(found).all()
     assert (found[300:400, 2] == 0).all()
+    np.testing.assert_allclose(found[300:400, 0], expected[300:400, 0], rtol=0.25)  # by two features instead of three
 
 
 # Patterns as a text, and from training rows
