@@ -51,7 +51,7 @@ class ViewSums:
         """Scaled rows, residuals and shapes, each (F,n) -> for each span (F,V+,m) of rows that are known now.
 
         `seen` is what patterns see of the rows. Behind the views stand patterns, signed activity, late activity and
-        patterns. `change` is given the deviations before they are squared, and distances to patterns, which are squares.
+        patterns. `change` is given the deviations before they are squared, and the distances to patterns.
         """
         squares = self.normalised(self.views.add(x, residual, shape, end=end))
         views = squares.shape[1]
