@@ -68,9 +68,11 @@ def summarise(measured: list[dict[str, Any]], rows: int) -> dict[str, Any]:
     return {"benchmark": "live_quality", "rows_at_most": rows, "groups": groups, "per_series": measured}
 
 
-def arguments(about: str | None) -> argparse.Namespace:
-    """Options of this benchmark, and of others on the same rows."""
+def arguments(about: str | None, kinds: tuple[str, ...] = ()) -> argparse.Namespace:
+    """Options of this benchmark, and of others on the same rows; those may ask for one of several kinds of series."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if kinds:
+        parser.add_argument("kind", nargs="?", choices=kinds, default=kinds[0], help="features of a series")
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True, help="of benchmarks.quality")
     parser.add_argument("--out", type=Path, help="where the summary goes")

@@ -1,11 +1,12 @@
 """What patterns are worth: scores of the same networks with other weights of them, in whole windows and live.
 
     python -m benchmarks.patterns --data DATA --work WORK --out benchmarks/results/patterns.json
+    python -m benchmarks.patterns several --data DATA --work WORK --out benchmarks/results/patterns_several.json
 
-Takes the models of a single feature that `python -m benchmarks.quality` left in `--work`. The weight is recorded with a
-model and changes nothing but the last step of its scores; weight 0 is the score without patterns. `left out` is what
-the weight that is best on the other groups, by their mean VUS-PR, is worth on each group. Live rows are those of
-`python -m benchmarks.live_quality`. A run that was stopped goes on.
+Takes the models of a single feature, or of several, that `python -m benchmarks.quality` left in `--work`. The weight is
+recorded with a model and changes nothing but the last step of its scores; weight 0 is the score without patterns.
+`left out` is what the weight that is best on the other groups, by their mean VUS-PR, is worth on each group. Live rows
+are those of `python -m benchmarks.live_quality`. A run that was stopped goes on.
 """
 
 import json
@@ -22,8 +23,9 @@ from benchmarks.live_quality import arguments, kept, slice_of, trained
 from benchmarks.quality.series import Series
 from benchmarks.widths import METRICS, score, worth
 
-WEIGHTS = (0, 1, 2, 3, 4, 6)
-LIVE_WEIGHTS = (0, 1, 3)
+WEIGHTS = {"one": (0, 1, 2, 3, 4, 6), "several": (0, 0.5, 1, 2)}
+LIVE_WEIGHTS = {"one": (0, 1, 3), "several": (0, 1)}
+"""Of models of one feature, and of several."""
 DELAYS = (0, 10)
 
 
@@ -32,12 +34,17 @@ def weighted(weight: float, known: ViewStatistics) -> ViewStatistics:
     return replace(known, pattern_weight=float(weight)) if weight else replace(known, patterns="", live_patterns="")
 
 
+def kind_of(series: Series) -> str:
+    """Whether its model has one feature, or several."""
+    return "one" if series.rows()[1].shape[1] == 1 else "several"
+
+
 def measure(series: Series, model: Path, *, live: bool, rows: int) -> dict[str, Any]:
     """One series: whole windows, and live if it is one of those of live_quality."""
-    every, part = slice(None), slice_of(series.labels, rows)
-    ways: dict[str, tuple[slice, ScoreOptions, tuple[int, ...]]] = {"whole": (every, ScoreOptions(), WEIGHTS)}
+    every, part, kind = slice(None), slice_of(series.labels, rows), kind_of(series)
+    ways: dict[str, tuple[slice, ScoreOptions, tuple[float, ...]]] = {"whole": (every, ScoreOptions(), WEIGHTS[kind])}
     for delay in DELAYS if live else ():
-        ways[f"delay {delay}"] = part, ScoreOptions(align="last", delay=delay), LIVE_WEIGHTS
+        ways[f"delay {delay}"] = part, ScoreOptions(align="last", delay=delay), LIVE_WEIGHTS[kind]
     found = {
         way: {
             str(weight): worth(score(series, of, model, partial(weighted, weight), options), series.labels[of])
@@ -61,7 +68,7 @@ def summarise(measured: list[dict[str, Any]]) -> dict[str, Any]:
             }
     table = tables["whole"]["vus_pr"]
     left_out = {}
-    for group in _groups(measured):
+    for group in _groups(measured) if len(_groups(measured)) > 1 else ():
         others = {weight: np.mean([v for other, v in of.items() if other != group]) for weight, of in table.items()}
         best = max(others, key=lambda weight: others[weight])
         left_out[group] = {"weight": best, "vus_pr": table[best][group], "without": table["0"][group]}
@@ -88,8 +95,8 @@ def markdown(summary: dict[str, Any]) -> str:
             cells = [*of.values(), np.mean([*of.values()]), np.mean([*of_way["auc_pr"][weight].values()])]
             name = "0: none" if weight == "0" else weight
             lines.append(f"| {name} | {' | '.join(f'{value:.1f}' for value in cells)} |")
-        if way == "whole":
-            chosen = summary["left_out"]
+        chosen = summary["left_out"]
+        if way == "whole" and chosen:
             cells = [of["vus_pr"] for of in chosen.values()]
             weights = ", ".join(of["weight"] for of in chosen.values())
             shown = " | ".join(f"{value:.1f}" for value in [*cells, np.mean(cells)])
@@ -100,16 +107,17 @@ def markdown(summary: dict[str, Any]) -> str:
 
 def main() -> None:
     """Measure, and sum up what is there."""
-    args = arguments(__doc__)
+    args = arguments(__doc__, kinds=tuple(WEIGHTS))
     measured = []
     for series, folder, live in trained(args):
-        if series.rows()[1].shape[1] == 1:
+        if kind_of(series) == args.kind:
             once = partial(measure, series, folder / "model.onnx", live=live, rows=args.rows)
             measured.append(kept(folder / f"patterns-{args.rows}.json", once))
             whole = {weight: of["vus_pr"] for weight, of in measured[-1]["worth"]["whole"].items()}
             print(series.group, series.name, whole, flush=True)
     if not measured:
-        raise SystemExit(f"{args.work}: has no model of a single feature; run benchmarks.quality first")
+        features = "one feature" if args.kind == "one" else "several features"
+        raise SystemExit(f"{args.work}: has no model of {features}; run benchmarks.quality first")
     summary = summarise(measured)
     print(markdown(summary))
     if args.out is not None:

@@ -6,7 +6,8 @@
 test part, `label`; ucr has a file per series and metadata.csv. Each series gets a model of its own, by the commands
 themselves with nothing but names of columns. Models and figures are kept in `--work`: a run that was stopped goes on
 from there, and several runs may share the work (`--part 0/2`, `--part 1/2`). Seeds other than 0 measure the default
-alone; a run with `--baselines FILE` measures the fusion, with a network and without, and takes the others from an
+alone; `--learn ROWS` leaves only the last rows of each training part, as of a machine that was set up this week; a run
+with `--baselines FILE` measures the fusion, with a network and without, and takes the others from an
 earlier summary: after a change of the formula of the score they are the same.
 """
 
@@ -60,6 +61,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="measure every K-th series only")
     parser.add_argument("--part", default="0/1", help="i/n: only the series whose turn it is")
     parser.add_argument("--seeds", default="0", help="of the training, comma separated")
+    parser.add_argument("--learn", type=int, metavar="ROWS", help="only the last ROWS of each training part")
     parser.add_argument("--baselines", type=Path, help="summary of an earlier run to take all but the default from")
     args = parser.parse_args()
     known = {}
@@ -73,6 +75,8 @@ def main() -> None:
     for group in GROUPS:
         for i, series in enumerate(load(args.data, group)):
             counts[group] += 1
+            if args.learn:
+                series = series._replace(name=f"{series.name}-{args.learn}", train=series.train[-args.learn :])
             for seed in map(int, args.seeds.split(",")):
                 folder = folder_of(args.work, series, seed)
                 path = folder / "figures.json"

@@ -50,7 +50,7 @@ def baselines(series: Series, seed: int = 0) -> Iterator[tuple[str, Floats]]:
         residuals = [x - moving_mean(x, width) for x in (train, test)]
         yield f"moving average {width}", _errors(*residuals)
     group = GROUPS[series.group]
-    if group.clock:
+    if group.clock and len(train) >= group.rows_a_day:
         yield "seasonal profile", _errors(*seasonal(train, test, group.rows_a_day))
     points = [as_points(x) for x in scaled(*series.rows(learnt=False))]
     yield "PCA", _errors(*pca(*points))

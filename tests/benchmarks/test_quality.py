@@ -13,7 +13,7 @@ import torch
 from sklearn.metrics import average_precision_score
 
 from at_infer import Detector
-from benchmarks import live_quality, patterns, widths
+from benchmarks import live_quality, part_floor, patterns, widths
 from benchmarks.quality import __main__ as quality
 from benchmarks.quality import commands
 from benchmarks.quality.baselines import baselines, seasonal
@@ -107,12 +107,31 @@ def test_series_are_measured_once_by_the_commands_themselves_and_then_live(
     assert found["worth"]["delay 10"][own]["vus_pr"] == live["per_series"][0]["worth"]["delay 10"]["vus_pr"]
     assert found["worth"]["whole"][own] != found["worth"]["whole"]["25, 50"]
 
+    run(monkeypatch, part_floor.main, data, "floor.json", "--rows", "250")
+    of_floors = json.loads((data / "floor.json").read_text())["vus_pr"]
+    assert of_floors["delay 25"]["0.1"]["ASD"] == live["per_series"][0]["worth"]["delay 25"]["vus_pr"]
+    assert of_floors["whole"]["0.1"] != of_floors["whole"]["0.3"]
+
+    run(monkeypatch, patterns.main, data, "several.json", "--rows", "250", "several")
+    (found,) = json.loads((data / "several.json").read_text())["per_series"]
+    assert found["worth"]["whole"]["1"]["vus_pr"] == summary["means"][DEFAULT]["vus_pr"]["ASD"]
+    assert found["worth"]["whole"]["0"] != found["worth"]["whole"]["1"]
+
+
+@pytest.mark.slow
+def test_few_rows_to_learn_from(monkeypatch: pytest.MonkeyPatch, data: Path, typed: list[list[str]]) -> None:
+    run(monkeypatch, quality.main, data, "out.json", "--learn", "250")
+    (learnt,) = [words for words in typed if words[0] == "train"]
+    assert learnt[1].endswith("train.parquet")
+    summary = json.loads((data / "out.json").read_text())
+    assert summary["per_series"][0]["name"].endswith("-250")
+
 
 @pytest.mark.slow
 def test_patterns_are_measured_with_the_weight_of_a_model_and_without(
     monkeypatch: pytest.MonkeyPatch, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit, match="no model of a single feature"):
+    with pytest.raises(SystemExit, match="no model of one feature"):
         run(monkeypatch, patterns.main, data, "patterns.json")
     values = np.sin(np.arange(2000) / 5) + np.random.default_rng(0).normal(0, 0.1, 2000)
     labels = np.zeros(500, np.bool_)
