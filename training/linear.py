@@ -14,9 +14,9 @@ MOST_ROWS = 50_000
 """The last ones count; more would not change 21 numbers."""
 
 
-def last_rows(series: Sequence[Floats]) -> list[Floats]:
-    """Of each series the rows that count."""
-    share = -(-MOST_ROWS // len(series))
+def last_rows(series: Sequence[Floats], most: int = MOST_ROWS) -> list[Floats]:
+    """Of each series the last rows, about so many of all."""
+    share = -(-most // len(series))
     return [one[-share:] for one in series]
 
 

@@ -33,6 +33,8 @@ MOST_NETWORK_WEIGHT = 2.0
 features, at least once, and from four features on as much as the four linear views together."""
 PART_FLOOR = 0.1
 """Of a column that stands still, parts are exactly 0 on normal rows, and would decide the geometric mean alone."""
+MOST_LEARNT_NUMBERS = 1_500_000
+"""Of learnt rows that units are measured on: six views of each are in memory at once."""
 WIDTHS, WIDTHS_OF_ONE = (5, 10, 25, 50), (10, 25, 50, 100, 150)
 """The mean over several features is less noisy than one alone, which needs longer means over rows."""
 
@@ -138,7 +140,7 @@ def _measure_views(
         ]
         of_learnt = [
             SeriesViews(predictions, causal=causal, level="ignore", number=0).add(x.T, x.T, x.T, end=True)
-            for x in (last_rows(learnt) if weighed else [])
+            for x in (last_rows(learnt, MOST_LEARNT_NUMBERS // len(predictions[0][0])) if weighed else [])
         ]
         scales.append(
             measure_views(

@@ -25,12 +25,21 @@ from tests.conftest import Answer, MakeData
 from tests.exported import metadata
 from tests.scored import Edit, Score, rows
 from training.checkpoint import Checkpoint
+from training.data import DataConfig, load
 from training.discrepancy import association_discrepancy
 from training.loop import fit
 from training.model import AnomalyTransformer
 from training.task import TrainingTask
 from training.validation import measure_validation
-from training.validation_rows import CoveredRows, ScoredNetwork, live_spans, most_live_rows, spans
+from training.validation_rows import (
+    CoveredRows,
+    ScoredNetwork,
+    Span,
+    last_windows,
+    live_spans,
+    most_live_rows,
+    spans,
+)
 from training.window_scores import measure_normal, window_parts, window_scores
 
 
@@ -217,3 +226,37 @@ def test_overlapping_windows_say_that_the_threshold_is_of_single_ones(
 ) -> None:
     with Scorer(models / "model.onnx", ScoreOptions(**options)) as scorer:
         assert ["flags fewer rows than it should" in note for note in scorer.notes] == [True] * said
+
+
+@pytest.mark.parametrize(("columns", "weighed"), [(3, True), (1, False)])
+def test_units_of_linear_views_rest_on_the_training_rows_too_where_they_weigh_features(
+    tmp_path: Path, columns: int, weighed: bool
+) -> None:
+    """A tenfold noise in the training part alone is seen there, and by the network, in the last 500 rows."""
+    noise = np.random.default_rng(0).normal(size=(600, columns)).astype(np.float32)
+    noise[:480] *= 10
+    pl.DataFrame(noise, schema=[f"f{i}" for i in range(columns)]).write_parquet(tmp_path / "rows.parquet")
+    data = load(DataConfig(source=str(tmp_path / "rows.parquet")), window=20)
+    model = ModelConfig(features=columns, window=20, width=8, heads=2, layers=1, feed_forward=8)
+    task = TrainingTask(data=data, model=model, train=replace(PRESETS["default"].train, max_steps=2))
+    normal = fit(task, ScoreConfig()).normal
+    assert normal is not None
+    assert normal.views is not None
+    for scale in (normal.views.whole, normal.views.live):
+        for view in ("next", "ahead", "shape", "level"):
+            low, high = (0.5, 2) if weighed else (0.02, 0.25)  # in standard deviations, which are those of the noise
+            assert all(low < spread < high for spread in scale.spread[view]), (view, scale.spread[view])
+
+
+def test_rows_before_the_validation_part_are_the_last_of_each_series() -> None:
+    values, device = np.zeros((1000, 2), np.float32), torch.device("cpu")
+    series = [Span(0, 400), Span(500, 30), Span(600, 400)]
+    assert last_windows(values, series, 20, 0, device) is None
+    found = last_windows(values, series, 20, 150, device)
+    assert found is not None
+    assert found.series_rows == [50, 30, 50]
+    assert found.starts.tolist() == [350, 370, 380, 500, 510, 950, 970, 980]
+    assert spans(found.starts, found.series_rows, 20) == [(350, 50), (500, 30), (950, 50)]
+    shortest = last_windows(values, series, 20, 3, device)
+    assert shortest is not None
+    assert shortest.series_rows == [20, 20, 20]
