@@ -21,7 +21,7 @@ from benchmarks.live_quality import arguments, kept, slice_of, trained
 from benchmarks.quality.series import Series
 from benchmarks.widths import score, worth
 
-FLOORS = (1e-8, 0.01, 0.03, 0.1, 0.3)
+FLOORS = (1e-8, 0.001, 0.01, 0.03, 0.1, 0.3)
 WAYS = {"whole": ScoreOptions(), "delay 25": ScoreOptions(align="last", delay=25)}
 
 

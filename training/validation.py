@@ -31,8 +31,9 @@ from training.window_scores import measure_normal
 MOST_NETWORK_WEIGHT = 2.0
 """The network relates features to each other, which linear views do not. So its two views count by half the number of
 features, at least once, and from four features on as much as the four linear views together."""
-PART_FLOOR = 0.1
-"""Of a column that stands still, parts are exactly 0 on normal rows, and would decide the geometric mean alone."""
+PART_FLOOR, PART_FLOOR_OF_ONE = 1e-3, 0.1
+"""Of a column that stands still, parts are exactly 0 on normal rows, and would decide the geometric mean alone. Of
+several, one or the other nearly always moves."""
 MOST_LEARNT_NUMBERS = 1_500_000
 """Of learnt rows that units are measured on: six views of each are in memory at once."""
 WIDTHS, WIDTHS_OF_ONE = (5, 10, 25, 50), (10, 25, 50, 100, 150)
@@ -157,13 +158,18 @@ def _measure_views(
         live=scales[1],
         network_weight=min(max(1.0, len(next_) / 2), MOST_NETWORK_WEIGHT),
         widths=widths_for(len(next_)),
-        part_floor=PART_FLOOR,
+        part_floor=part_floor_for(len(next_)),
     )
 
 
 def widths_for(features: int) -> list[int]:
     """Rows that the views of a model are averaged over."""
     return list(WIDTHS if features > 1 else WIDTHS_OF_ONE)
+
+
+def part_floor_for(features: int) -> float:
+    """What is added to each part of a score."""
+    return PART_FLOOR if features > 1 else PART_FLOOR_OF_ONE
 
 
 def _usual_error(coefficients: Floats, lags: range, parts: Sequence[Scored]) -> Floats:

@@ -16,7 +16,7 @@ from at_infer.models.views import AHEAD, NEXT, VIEWS, LinearPrediction, MovingMe
 from benchmarks.quality.series import GROUPS, Series
 from training.linear import fit_linear
 from training.patterns import with_patterns
-from training.validation import PART_FLOOR, widths_for
+from training.validation import part_floor_for, widths_for
 
 Floats = NDArray[np.float32]
 
@@ -83,7 +83,8 @@ def view_scores(train: Floats, test: Floats) -> Iterator[tuple[str, Floats]]:
         yield name, np.sqrt(moving_mean(deviations[:, VIEWS.index(view)], SMOOTH)).mean(axis=1)
     next_, ahead = (fitted.tolist() for fitted, _ in predictions)
     whole, widths = replace(scale, unit=1.0), widths_for(len(next_))
-    known = ViewStatistics(next=next_, ahead=ahead, whole=whole, live=scale, widths=widths, part_floor=PART_FLOOR)
+    floor = part_floor_for(len(next_))
+    known = ViewStatistics(next=next_, ahead=ahead, whole=whole, live=scale, widths=widths, part_floor=floor)
     known = with_patterns(known, [train[:cut]], [train[cut:]])
     fusion = Fusion(known, ScoreConfig(), causal=False)
     if fusion.patterns is not None:
