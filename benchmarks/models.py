@@ -30,13 +30,15 @@ def untrained(
     time_column: str | None = None,
     fill: Fill = "error",
     seed: int = 0,
+    patterns: bool = False,
 ) -> Checkpoint:
-    """Random weights, with the true validation scores of so many windows of noise."""
+    """Random weights, with the true validation scores of so many windows of noise, and patterns of more noise."""
     torch.manual_seed(seed)
     network = AnomalyTransformer(config).eval()
     features, rows = config.features, windows * config.window
     noise = CoveredRows(torch.randn(rows, features), np.arange(0, rows, config.window), [rows])
-    measured = measure_validation(ScoredNetwork(network, discrepancy, score), noise, ratio=ratio)
+    learnt = [torch.randn(rows, features).numpy()] if patterns else None
+    measured = measure_validation(ScoredNetwork(network, discrepancy, score), noise, ratio=ratio, learnt=learnt)
     return Checkpoint(
         model=config,
         state_dict=network.state_dict(),
@@ -78,6 +80,7 @@ def export_default(folder: Path) -> Path:
         windows=100,
         ratio=0.01,
         time_column="timestamp",
+        patterns=True,
     )
     export_model(model, "0" * 64, folder, ExportConfig(engine="none"))
     return folder / "model.onnx"
