@@ -39,12 +39,13 @@ def finish(
     starts = torch.from_numpy(validation.starts).to(device)
     train = [Span(*one) for one in zip(data.train.series_first, data.train.series_rows, strict=True)]
     missing = LEAST_UNIT_ROWS - sum(validation.series_rows) if len(data.columns) > 1 else 0
+    window = network.config.window
     measured = measure_validation(
         ScoredNetwork(network, config.discrepancy, score, config.batch_size),
         CoveredRows(validation_values, validation.starts, validation.series_rows),
         ratio=ratio,
         learnt=data.train.series(),
-        before=last_windows(data.train.values, train, network.config.window, missing, device),
+        before=last_windows(data.train.values, train, window, missing + window - 1, device) if missing > 0 else None,
         live_rows=most_live_rows(position.step * config.batch_size),
     )
     history = state.history[: position.step].cpu()

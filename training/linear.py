@@ -10,14 +10,15 @@ Floats = NDArray[np.float32]
 
 RIDGE = 1e-3
 """Added to the variance of each lag, in squared units of the scaler."""
-MOST_ROWS = 50_000
-"""The last ones count; more would not change 21 numbers."""
+MOST_ROWS, LEAST_ROWS = 50_000, 300
+"""The last ones count, more would not change 21 numbers; of each series at least so many, if it has them."""
 
 
 def last_rows(series: Sequence[Floats], most: int = MOST_ROWS) -> list[Floats]:
-    """Of each series the last rows, about so many of all."""
-    share = -(-most // len(series))
-    return [one[-share:] for one in series]
+    """The last rows of each series, about so many of all; of very many series, of some that are spread evenly."""
+    count = min(len(series), max(1, most // LEAST_ROWS))
+    share = -(-most // count)
+    return [series[k * len(series) // count][-share:] for k in range(count)]
 
 
 def fit_linear(series: Sequence[Floats], lags: range, ridge: float = RIDGE) -> Floats:

@@ -18,10 +18,13 @@ from at_infer.models.statistics import ViewStatistics
 Floats = NDArray[np.float32]
 
 PATTERNS_OF_ONE, PATTERNS_OF_SEVERAL = 256, 64
+MOST_PATTERN_FEATURES = 4096
+"""Patterns times features: from 64 features on there are fewer patterns, so that neither metadata nor the time of a row
+grow further."""
 WEIGHT_OF_ONE, WEIGHT_OF_SEVERAL = 3.0, 1.0
 """Of one feature the network knows no more than the linear views, but patterns know what it looks like."""
 MOST_FEATURES = 256
-"""Of more, patterns would be larger than the network."""
+"""Of more there would be hardly any patterns."""
 MOST_STRETCHES, MOST_NUMBERS = 6_000, 12_000_000
 """Spread evenly over the training part; more would move the means little."""
 ROUNDS = 8
@@ -67,14 +70,15 @@ def fit_several(series: Sequence[Floats], rows: int, seed: int = 0) -> Floats | 
 
     None if there are fewer stretches than patterns.
     """
-    stretches = _stretches(series, rows, PATTERNS_OF_SEVERAL)
+    wanted = min(PATTERNS_OF_SEVERAL, MOST_PATTERN_FEATURES // series[0].shape[1])
+    stretches = _stretches(series, rows, wanted)
     if stretches is None:
         return None
     count, features, _ = stretches.shape
     means = torch.from_numpy(stretches).unflatten(-1, (-1, MEAN_ROWS)).mean(dim=-1)  # (n,F,S)
     means -= means.mean(dim=-1, keepdim=True)
     points = means.transpose(1, 2).reshape(count, -1)
-    found = centres(points, PATTERNS_OF_SEVERAL, torch.Generator().manual_seed(seed))
+    found = centres(points, wanted, torch.Generator().manual_seed(seed))
     patterns: Floats = found.reshape(len(found), -1, features).numpy()
     return patterns
 
@@ -85,8 +89,11 @@ def _stretches(series: Sequence[Floats], rows: int, least: int) -> Floats | None
     most = max(least, min(MOST_STRETCHES, MOST_NUMBERS // (rows * series[0].shape[1])))
     if sum(counts) < least:
         return None
-    step = -(-sum(counts) // most)
-    parts = [sliding_window_view(one, rows, axis=0)[::step] for one, count in zip(series, counts, strict=True) if count]
+    step, before, parts = -(-sum(counts) // most), 0, []
+    for one, count in zip(series, counts, strict=True):
+        if count:
+            parts.append(sliding_window_view(one, rows, axis=0)[-before % step :: step])
+        before += count
     return np.concatenate(parts)
 
 

@@ -18,26 +18,13 @@ from at_infer.config import (
 from at_infer.incidents.curve import incident_curve
 from at_infer.models.fusion import Fusion
 from at_infer.models.statistics import Normal, Threshold, ValidationRecord, ViewStatistics
-from at_infer.models.view_units import measure_views
-from at_infer.models.views import AHEAD, NEXT, LinearPrediction, SeriesViews
 from at_infer.scoring.windows import MovingMean
 from at_infer.thresholds.quantiles import quantiles
 from at_infer.thresholds.ratio import ratio_threshold
-from training.linear import fit_linear, last_rows
 from training.patterns import with_patterns
 from training.validation_rows import CoveredRows, Floats, RowsByNetwork, Scored, ScoredNetwork, live_spans, spans
+from training.view_statistics import learn_views
 from training.window_scores import measure_normal
-
-MOST_NETWORK_WEIGHT = 2.0
-"""The network relates features to each other, which linear views do not. So its two views count by half the number of
-features, at least once, and from four features on as much as the four linear views together."""
-PART_FLOOR, PART_FLOOR_OF_ONE = 1e-3, 0.1
-"""Of a column that stands still, parts are exactly 0 on normal rows, and would decide the geometric mean alone. Of
-several, one or the other nearly always moves."""
-MOST_LEARNT_NUMBERS = 1_500_000
-"""Of learnt rows that units are measured on: six views of each are in memory at once."""
-WIDTHS, WIDTHS_OF_ONE = (5, 10, 25, 50), (10, 25, 50, 100, 150)
-"""The mean over several features is less noisy than one alone, which needs longer means over rows."""
 
 
 class MeasuredValidation(NamedTuple):
@@ -77,11 +64,9 @@ def measure_validation(
     numbers = [part.first - span.first for part, span in zip(live_parts, series, strict=True)]
     lengths = [part.rows for part in live_parts]
     live = {at: found.split(lengths, numbers) for at, found in run.live(live_parts, positions).items()}
-    given = learnt or [values[span.first : span.first + span.rows].cpu().numpy() for span in series]
-    weighed = learnt is not None and values.shape[1] > 1  # units weigh features against each other
     position = ways[delays[min(1, len(delays) - 1)]][0]
-    more_whole, more_live = _unit_rows(scored, before, normal, position)
-    views = _measure_views(given, [*more_whole, *whole], [*more_live, *live[position]], weighed=weighed)
+    more_whole, more_live = _rows_before(scored, before, normal, position)
+    views = learn_views(learnt, [*more_whole, *whole], [*more_live, *live[position]])
     if learnt is not None:
         views = with_patterns(views, learnt, [part.x for part in whole])
     fusion = replace(score, mode="fusion", smooth=1, normalise_errors=False)
@@ -114,7 +99,7 @@ def whole_scores(scored: ScoredNetwork, rows: CoveredRows, normal: Normal) -> Fl
     return _fused(whole, normal.views, score, causal=False)
 
 
-def _unit_rows(
+def _rows_before(
     scored: ScoredNetwork, before: CoveredRows | None, normal: Normal, position: int
 ) -> tuple[list[Scored], list[Scored]]:
     """Rows before the validation part, in whole windows and as live rows."""
@@ -124,61 +109,6 @@ def _unit_rows(
     parts = live_spans(spans(before.starts, before.series_rows, window), window, sum(before.series_rows))
     live = run.live(parts, [position])[position]
     return run.whole(before.starts).split(before.series_rows), live.split([part.rows for part in parts])
-
-
-def _measure_views(
-    learnt: Sequence[Floats], whole: Sequence[Scored], live: Sequence[Scored], *, weighed: bool
-) -> ViewStatistics:
-    """Linear predictions, and statistics of each view; of linear ones on the rows learnt as well if `weighed`."""
-    predictions = [(fitted := fit_linear(learnt, lags), _usual_error(fitted, lags, whole)) for lags in (NEXT, AHEAD)]
-    scales = []
-    for parts, causal in ((whole, False), (live, True)):
-        views = [
-            SeriesViews(predictions, causal=causal, level="recent", number=part.number, past_shape=causal).add(
-                part.x.T, part.residual.T, part.shape.T, end=True
-            )
-            for part in parts
-        ]
-        of_learnt = [
-            SeriesViews(predictions, causal=causal, level="ignore", number=0).add(x.T, x.T, x.T, end=True)
-            for x in (last_rows(learnt, MOST_LEARNT_NUMBERS // len(predictions[0][0])) if weighed else [])
-        ]
-        scales.append(
-            measure_views(
-                np.concatenate(views, axis=2),
-                np.concatenate([p.residual.T for p in parts], axis=1),
-                np.concatenate(of_learnt, axis=2) if of_learnt else None,
-            )
-        )
-    (next_, _), (ahead, _) = predictions
-    return ViewStatistics(
-        next=next_.tolist(),
-        ahead=ahead.tolist(),
-        whole=scales[0],
-        live=scales[1],
-        network_weight=min(max(1.0, len(next_) / 2), MOST_NETWORK_WEIGHT),
-        widths=widths_for(len(next_)),
-        part_floor=part_floor_for(len(next_)),
-    )
-
-
-def widths_for(features: int) -> list[int]:
-    """Rows that the views of a model are averaged over."""
-    return list(WIDTHS if features > 1 else WIDTHS_OF_ONE)
-
-
-def part_floor_for(features: int) -> float:
-    """What is added to each part of a score."""
-    return PART_FLOOR if features > 1 else PART_FLOOR_OF_ONE
-
-
-def _usual_error(coefficients: Floats, lags: range, parts: Sequence[Scored]) -> Floats:
-    """Root of the mean square of a prediction's errors on rows that have enough rows before them, per feature."""
-    nothing = np.zeros(len(coefficients), np.float32)
-    errors = [LinearPrediction(lags, coefficients, nothing).errors(part.x.T)[:, max(lags) :] for part in parts]
-    known = np.concatenate([nothing[:, None], *errors], axis=1)
-    usual: Floats = np.sqrt(np.square(known).sum(axis=1) / np.float32(max(1, known.shape[1] - 1)))
-    return usual
 
 
 def _fused(

@@ -73,15 +73,15 @@ class CoveredRows(NamedTuple):
 
 def last_windows(
     values: Floats, series: Sequence[Span], window: int, most_rows: int, device: torch.device
-) -> CoveredRows | None:
-    """The last rows of series of at least a window, about so many; None if none are asked for."""
-    if most_rows < 1:
-        return None
-    each = max(window, -(-most_rows // len(series)))
-    rows = [min(span.rows, each) for span in series]
+) -> CoveredRows:
+    """The last rows of series of at least a window, about so many."""
+    count = min(len(series), -(-most_rows // window))
+    chosen = [series[k * len(series) // count] for k in range(count)]
+    each = max(window, -(-most_rows // count))
+    rows = [min(span.rows, each) for span in chosen]
     starts = [
-        window_starts(count, window, window, cover_tail=True) + span.first + span.rows - count
-        for count, span in zip(rows, series, strict=True)
+        window_starts(own, window, window, cover_tail=True) + span.first + span.rows - own
+        for own, span in zip(rows, chosen, strict=True)
     ]
     return CoveredRows(torch.from_numpy(values).to(device), np.concatenate(starts), rows)
 

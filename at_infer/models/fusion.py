@@ -64,7 +64,7 @@ class Fusion:
     stands a score from the row and those before it only, of whole windows without the views that need the network: it
     rises where the cause is, while the score rises up to half a width earlier. With `mask`, a row
     has F more entries, 1 where a feature is missing: it is left out of the means over the features, and counts as
-    normal in those over rows. In patterns of all features together its mean stands for it.
+    normal in those over rows.
     """
 
     def __init__(
@@ -217,11 +217,8 @@ class Fusion:
     def _score_block(self, rows: Floats, *, end: bool) -> Floats:
         given = rows.reshape(len(rows), -1 if rows.size else self.row_width // self.features, self.features)
         x, residual, *more = np.ascontiguousarray(given.transpose(1, 2, 0))
-        shape, change, seen = None if self.past_shape else more[0], None, x
-        if self.mask:
-            change, seen = self._hide, np.where(more[-1] > 0, np.float32(0), x)
-        sums = self.sums.add(x, residual, shape, seen=seen, end=end, change=change)
-        widths, count = len(self.widths), self.count
+        shape, change = None if self.past_shape else more[0], self._hide if self.mask else None
+        sums, widths, count = self.sums.add(x, residual, shape, end=end, change=change), len(self.widths), self.count
         roots = [np.sqrt(total[:, :count]) for total, _ in sums[:widths]]
         past = [np.sqrt(total[:, :count] if self.causal else self._linear(total)) for total, _ in sums[widths:]]
         if self.mask:

@@ -60,7 +60,8 @@ def decode(text: str, shape: Sequence[int]) -> Floats:
         values = np.frombuffer(b64decode(text, validate=True), "<f4").astype(np.float32)
         patterns = values.reshape(shape)
     except ValueError:
-        raise ConfigError(f"patterns: are not of shape {' x '.join(map(str, shape))}") from None
-    if not 1 <= patterns.shape[list(shape).index(-1)] <= MOST_PATTERNS or not np.isfinite(patterns).all():
-        raise ConfigError(f"patterns: are not 1 to {MOST_PATTERNS}, or not finite")
+        wanted = " x ".join("any number" if size == -1 else str(size) for size in shape)
+        raise ConfigError(f"patterns: are not {wanted}") from None
+    if not 1 <= patterns.shape[list(shape).index(-1)] <= MOST_PATTERNS or not (np.abs(patterns) <= LARGEST).all():
+        raise ConfigError(f"patterns: are not 1 to {MOST_PATTERNS}, or beyond {LARGEST:g}")
     return patterns

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from at_infer.models.patterns import LARGEST, PATTERN_VIEWS, Floats, PatternView
-from at_infer.models.row_products import rows_alike
+from at_infer.models.row_products import block_rows
 
 LEAST_HEIGHT = np.float32(0.05)
 """Rows with a lower standard deviation, in that of the training part, are not made higher than noise."""
@@ -30,7 +30,7 @@ class PatternsOfOne:
         self.ones = np.ones((self.rows, SUMS), np.float32)
         self.products: Floats = np.ascontiguousarray(-2 * both.swapaxes(1, 2))[:, None]  # (F,1,R,2K)
         self.squares: Floats = np.square(patterns).sum(axis=-1)[:, :, None, None]  # (F,2,1,1,K)
-        self.block = rows_alike([self.centre, self.ones, self.products[0, 0]])
+        self.block = block_rows([self.centre, self.ones, self.products[0, 0]])
         """Rows that are compared at once."""
 
     def squared_distances(self, known: Floats) -> Floats:

@@ -7,7 +7,7 @@ nearest pattern is that of the smallest sum over them. What then remains of a fe
 import numpy as np
 
 from at_infer.models.patterns import LARGEST, Floats, PatternView
-from at_infer.models.row_products import rows_alike
+from at_infer.models.row_products import block_rows
 
 MEAN_ROWS = 5
 """Of one number of a pattern: shorter changes are for the linear views."""
@@ -28,7 +28,7 @@ class PatternsOfSeveral:
         self.patterns: Floats = np.ascontiguousarray(patterns.reshape(count, -1))
         self.products: Floats = np.ascontiguousarray(-2 * self.patterns.T)
         self.squares: Floats = np.square(self.patterns).sum(axis=-1)
-        self.block = rows_alike([self.products])
+        self.block = block_rows([self.products])
         """Stretches that are multiplied at once."""
         self.at_once = max(1, NUMBERS_AT_ONCE // self.patterns.shape[1] // self.block) * self.block
 

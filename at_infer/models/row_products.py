@@ -18,7 +18,7 @@ TRIED_ROWS = 16
 """One row alone may have the same sums in any order."""
 
 
-def rows_alike(matrices: Sequence[Floats]) -> int:
+def block_rows(matrices: Sequence[Floats]) -> int:
     """The largest of `SIZES` for which equal rows have equal products with each of the matrices (R,C)."""
     return next(size for size in SIZES if size == 1 or all(_are_alike(size, matrix) for matrix in matrices))
 

@@ -29,7 +29,7 @@ class Scaler(Config):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewScale(Config):
-    """Validation statistics of the views of mode `fusion`, each a list with an entry per feature."""
+    """Units of the views of mode `fusion`, as they are on normal rows; each a list with an entry per feature."""
 
     centre: dict[str, list[float]]
     """Mean of the activities; the other views are zero where all is normal."""

@@ -44,19 +44,18 @@ class ViewSums:
         residual: Floats,
         shape: Floats | None,
         *,
-        seen: Floats,
         end: bool,
         change: Callable[[Floats], Floats] | None = None,
     ) -> list[Sums]:
         """Scaled rows, residuals and shapes, each (F,n) -> for each span (F,V+,m) of rows that are known now.
 
-        `seen` is what patterns see of the rows. Behind the views stand patterns, signed activity, late activity and
-        patterns. `change` is given the deviations before they are squared, and the distances to patterns.
+        Behind the views stand patterns, signed activity, late activity and patterns. `change` is given the deviations
+        before they are squared, and the distances to patterns.
         """
         squares = self.normalised(self.views.add(x, residual, shape, end=end))
         views = squares.shape[1]
         if self.patterns is not None:
-            squares = np.concatenate([squares, self.patterns.add(seen, end=end)], axis=1)
+            squares = np.concatenate([squares, self.patterns.add(x, end=end)], axis=1)
         if change is not None:
             squares = change(squares)
         more = [squares[:, ACTIVITY_VIEWS].copy()] if self.signed else []

@@ -36,14 +36,15 @@ class Normalised:
         return found
 
 
-def measure_views(views: Floats, residuals: Floats, learnt: Floats | None = None) -> ViewScale:
+def measure_views(views: Floats, residuals: Floats, learnt_views: Floats | None = None) -> ViewScale:
     """Statistics of views (F,V,n) of validation rows, the level against its recent past, and of residuals (F,n).
 
-    Views that need no network are measured on rows `learnt` (F,V,m) as well: 21 numbers do not learn these by heart.
+    Those that need no network are measured on views of rows learnt (F,V,m) as well: 21 numbers do not learn these by
+    heart.
     """
     found: dict[str, Floats] = dict(zip([*VIEWS, "fixed level"], [*views.swapaxes(0, 1), residuals], strict=True))
-    if learnt is not None:
-        found |= {v: np.concatenate([found[v], learnt[:, VIEWS.index(v)]], axis=1) for v in LINEAR_VIEWS}
+    if learnt_views is not None:
+        found |= {v: np.concatenate([found[v], learnt_views[:, VIEWS.index(v)]], axis=1) for v in LINEAR_VIEWS}
     activities = [name for name in found if name.startswith("activity")]
     centre = {name: found[name].mean(axis=1, dtype=np.float64).tolist() for name in activities}
     squares = {name: np.square(part).mean(axis=1, dtype=np.float64) for name, part in found.items()}

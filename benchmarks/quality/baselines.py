@@ -16,7 +16,7 @@ from at_infer.models.views import AHEAD, NEXT, VIEWS, LinearPrediction, MovingMe
 from benchmarks.quality.series import GROUPS, Series
 from training.linear import fit_linear
 from training.patterns import with_patterns
-from training.validation import part_floor_for, widths_for
+from training.view_statistics import part_floor_for, widths_for
 
 Floats = NDArray[np.float32]
 

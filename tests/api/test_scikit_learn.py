@@ -41,7 +41,10 @@ def tiny(**more: Any) -> Detector:
 @pytest.mark.filterwarnings("ignore")  # that it does not inherit from BaseEstimator, and of the checks themselves
 def test_check_estimator_finds_nothing_but_what_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("export.pipeline.parity.check", lambda *_, **__: {})  # of 38 networks
-    done = estimator_checks.check_estimator(tiny(), expected_failed_checks=EXPECTED, on_fail=None, on_skip=None)
+    # Some checks want a verdict of each kind on 300 rows, which 1 % of 60 validation rows does not promise.
+    done = estimator_checks.check_estimator(
+        tiny(ratio=0.1), expected_failed_checks=EXPECTED, on_fail=None, on_skip=None
+    )
     assert len(done) > 40
     assert [(one["check_name"], one["exception"]) for one in done if one["status"] == "failed"] == []
     failed = {one["check_name"]: one["exception"] for one in done if one["status"] == "xfail"}

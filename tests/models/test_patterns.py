@@ -26,6 +26,7 @@ from training.patterns import (
     MOST_FEATURES,
     PATTERNS_OF_ONE,
     PATTERNS_OF_SEVERAL,
+    _stretches,
     fit_one,
     fit_several,
     with_patterns,
@@ -279,7 +280,7 @@ def test_of_several_features_a_missing_one_counts_as_normal() -> None:
     expected = SEVERAL.scored(rows)
     known = np.concatenate([fusion.add(np.concatenate([rows, missing], axis=1)), fusion.end()])
     np.testing.assert_array_equal(known, expected)
-    rows[200:500, 1], missing[200:500, 1] = 40, 1  # whatever stands there is not a fault
+    rows[200:500, 1], missing[200:500, 1] = rows[199, 1], 1  # the last value
     fusion = Fusion(SEVERAL.having, SCORE, causal=False, mask=True, explain=True)
     found = np.concatenate([fusion.add(np.concatenate([rows, missing], axis=1)), fusion.end()])
     assert (found[300:400, 2] == 0).all()
@@ -307,6 +308,7 @@ def test_patterns_survive_as_text(case: Case) -> None:
         (4, encode(np.full((3, 10, 4), np.inf, np.float32))),
         (4, encode(np.zeros((1025, 10, 4)))),
         (4, encode(np.zeros((3, 10, 5)))),
+        (4, encode(np.full((3, 10, 4), 3e38))),
     ],
 )
 def test_texts_that_no_training_writes_are_refused(features: int, text: str) -> None:
@@ -351,6 +353,22 @@ def test_distances_of_several_features_are_in_one_unit_and_those_of_one_in_their
     x = SEVERAL.x(1500, seed=1)
     mean = SEVERAL.distances(x, SEVERAL.patterns[WHOLE_ROWS]).mean() + 1e-4 * WHOLE_ROWS / MEAN_ROWS
     assert of_several[0] == pytest.approx(np.sqrt(mean), rel=1e-3)
+
+
+def test_many_features_have_fewer_patterns() -> None:
+    rows = np.random.default_rng(0).normal(size=(300, 128)).astype(np.float32)
+    patterns = fit_several([rows], LIVE_ROWS)
+    assert patterns is not None
+    assert patterns.shape == (32, 5, 128)
+
+
+@of_both
+def test_stretches_are_spread_evenly_over_many_short_series(case: Case) -> None:
+    short = [np.full((LIVE_ROWS + 4, case.features), k, np.float32) for k in range(3000)]
+    found = _stretches(short, LIVE_ROWS, 10)
+    assert found is not None
+    assert len(found) == 5000
+    np.testing.assert_array_equal(found[:, 0, 0], [3 * i // 5 for i in range(5000)])
 
 
 def test_a_model_of_very_many_features_or_few_validation_rows_has_no_patterns() -> None:

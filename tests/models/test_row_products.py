@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from at_infer.models.row_products import SIZES, rows_alike
+from at_infer.models.row_products import SIZES, block_rows
 
 
 @pytest.mark.parametrize("shape", [(50, 50), (50, 16), (25, 16), (50, 512), (25, 512), (7, 3), (1, 1)])
 def test_a_row_has_the_same_product_wherever_it_stands(shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(1)
     matrix = rng.standard_normal(shape, np.float32)
-    size, row = rows_alike([matrix]), rng.standard_normal(shape[0], np.float32)
+    size, row = block_rows([matrix]), rng.standard_normal(shape[0], np.float32)
     assert size in SIZES
     blocks = rng.standard_normal((size, size, shape[0]), np.float32)
     blocks[range(size), range(size)] = row
@@ -28,4 +28,4 @@ class Tiled(np.ndarray):
 
 def test_tiles_of_other_sizes_are_found() -> None:
     matrix = np.random.default_rng(2).standard_normal((50, 512)).astype(np.float32)
-    assert rows_alike([matrix, matrix.view(Tiled)]) == min(4, rows_alike([matrix]))
+    assert block_rows([matrix, matrix.view(Tiled)]) == min(4, block_rows([matrix]))

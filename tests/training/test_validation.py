@@ -15,6 +15,7 @@ from at_infer.config import PRESETS, SCORE_MODES, WINDOW_MODES, DiscrepancyConfi
 from at_infer.errors import ConfigError, EngineError
 from at_infer.models.metadata import Metadata
 from at_infer.models.statistics import ValidationRecord
+from at_infer.models.views import AHEAD
 from at_infer.thresholds.quantiles import quantiles
 from at_infer.thresholds.ratio import quantile_threshold
 from export.config import ExportConfig
@@ -27,12 +28,14 @@ from tests.scored import Edit, Score, rows
 from training.checkpoint import Checkpoint
 from training.data import DataConfig, load
 from training.discrepancy import association_discrepancy
+from training.linear import fit_linear, last_rows
 from training.loop import fit
 from training.model import AnomalyTransformer
 from training.task import TrainingTask
 from training.validation import measure_validation
 from training.validation_rows import (
     CoveredRows,
+    Scored,
     ScoredNetwork,
     Span,
     last_windows,
@@ -40,6 +43,7 @@ from training.validation_rows import (
     most_live_rows,
     spans,
 )
+from training.view_statistics import learn_views
 from training.window_scores import measure_normal, window_parts, window_scores
 
 
@@ -248,15 +252,39 @@ def test_units_of_linear_views_rest_on_the_training_rows_too_where_they_weigh_fe
             assert all(low < spread < high for spread in scale.spread[view]), (view, scale.spread[view])
 
 
+def test_of_very_many_series_some_are_learnt_from_and_each_by_enough_rows() -> None:
+    """A few rows of each would be fewer than a prediction looks back, and than activity is measured over."""
+    t = np.arange(400)[:, None]
+    rng = np.random.default_rng(0)
+    series = [
+        np.sin(t / 5 + k).astype(np.float32) + 0.1 * rng.normal(size=(400, 2)).astype(np.float32) for k in range(3000)
+    ]
+    taken = last_rows(series)
+    assert len(taken) == 166
+    assert {len(one) for one in taken} == {302}
+    assert (np.abs(fit_linear(series, AHEAD)[:, :-1]).sum(axis=1) > 0.5).all()
+    parts = [Scored(one, one, one, {}) for one in series[:10]]
+    few, many = (learn_views(learnt, parts, parts) for learnt in (series[:10], series))
+    for scale, other in ((few.whole, many.whole), (few.live, many.live)):
+        for view in ("activity next", "activity ahead", "next", "ahead"):
+            np.testing.assert_allclose(scale.spread[view], other.spread[view], rtol=0.25)
+
+
+def test_so_few_live_rows_that_they_say_nothing_have_the_units_of_whole_windows() -> None:
+    rng = np.random.default_rng(0)
+    whole, live = (Scored(*rng.normal(size=(3, rows, 2)).astype(np.float32), {}) for rows in (300, 3))
+    found = learn_views([whole.x], [whole], [live])
+    assert found.live.spread["level"] == found.whole.spread["level"]
+    assert learn_views([whole.x], [whole], [whole, live]).live.spread["level"] != found.whole.spread["level"]
+
+
 def test_rows_before_the_validation_part_are_the_last_of_each_series() -> None:
     values, device = np.zeros((1000, 2), np.float32), torch.device("cpu")
     series = [Span(0, 400), Span(500, 30), Span(600, 400)]
-    assert last_windows(values, series, 20, 0, device) is None
     found = last_windows(values, series, 20, 150, device)
-    assert found is not None
     assert found.series_rows == [50, 30, 50]
     assert found.starts.tolist() == [350, 370, 380, 500, 510, 950, 970, 980]
     assert spans(found.starts, found.series_rows, 20) == [(350, 50), (500, 30), (950, 50)]
-    shortest = last_windows(values, series, 20, 3, device)
-    assert shortest is not None
-    assert shortest.series_rows == [20, 20, 20]
+    assert last_windows(values, series, 20, 3, device).series_rows == [20]
+    many = [Span(20 * k, 20) for k in range(50)]
+    assert last_windows(values, many, 20, 95, device).starts.tolist() == [0, 200, 400, 600, 800]
