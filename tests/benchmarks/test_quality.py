@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -153,11 +154,15 @@ def test_patterns_are_measured_with_the_weight_of_a_model_and_without(
     assert "| 0: none |" in capsys.readouterr().out
 
 
-def test_the_document_shows_the_patterns_that_were_measured() -> None:
+@pytest.mark.parametrize(
+    ("name", "benchmark"),
+    [("patterns", patterns), ("patterns_several", patterns), ("part_floor", part_floor), ("widths", widths)],
+)
+def test_the_document_shows_what_was_measured(name: str, benchmark: Any) -> None:
     root = Path(__file__).parents[2]
-    result = json.loads((root / "benchmarks" / "results" / "patterns.json").read_text(encoding="utf-8"))
-    assert patterns.summarise(result["per_series"]) == result
-    assert patterns.markdown(result) in (root / "docs" / "method.md").read_text(encoding="utf-8")
+    result = json.loads((root / "benchmarks" / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    assert benchmark.summarise(result["per_series"]) == result
+    assert benchmark.markdown(result) in (root / "docs" / "method.md").read_text(encoding="utf-8")
 
 
 def test_the_document_shows_the_tables_of_its_results() -> None:
@@ -166,13 +171,6 @@ def test_the_document_shows_the_tables_of_its_results() -> None:
     page = (root / "docs" / "method.md").read_text(encoding="utf-8")
     for table in markdown(result):
         assert table in page, table.splitlines()[0]
-
-
-def test_the_document_shows_the_widths_that_were_measured() -> None:
-    root = Path(__file__).parents[2]
-    result = json.loads((root / "benchmarks" / "results" / "widths.json").read_text(encoding="utf-8"))
-    assert widths.summarise(result["per_series"]) == result
-    assert widths.markdown(result) in (root / "docs" / "method.md").read_text(encoding="utf-8")
 
 
 def test_baselines_find_what_is_plain_to_see(data: Path) -> None:
