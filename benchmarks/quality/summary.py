@@ -86,11 +86,17 @@ def regret(table: dict[str, Any], groups: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for group in groups:
         single = {name: of["vus_pr"].get(group, 0.0) for name, of in table.items() if name not in FUSIONS}
+        if not single:  # of seeds that measure the default alone
+            continue
         best = max(single, key=lambda name: single[name])
         points = round(single[best] - table[DEFAULT]["vus_pr"][group], 2)
         found[group] = {"best": best, "vus_pr": single[best], "regret": points}
     values = [of["regret"] for of in found.values()]
-    return {"groups": found, "mean": round(float(np.mean(values)), 2), "worst": max(values)}
+    return {
+        "groups": found,
+        "mean": round(float(np.mean(values)), 2) if values else None,
+        "worst": max(values, default=None),
+    }
 
 
 def print_table(table: dict[str, Any], metric: str) -> None:

@@ -91,6 +91,8 @@ def test_series_are_measured_once_by_the_commands_themselves_and_then_live(
         assert 0 <= figures["vus_pr"]["ASD"] <= 100
         assert figures["vus_pr"]["mean"] == figures["vus_pr"]["ASD"]
     assert "group_left_out_vus_pr" in summary["chosen_on"]
+    run(monkeypatch, quality.main, data, "seed.json", "--seeds", "1")
+    assert json.loads((data / "seed.json").read_text())["regret"] == {"groups": {}, "mean": None, "worst": None}
 
     capsys.readouterr()
     run(monkeypatch, live_quality.main, data, "live.json", "--rows", "250")
@@ -110,7 +112,7 @@ def test_series_are_measured_once_by_the_commands_themselves_and_then_live(
 
     run(monkeypatch, part_floor.main, data, "floor.json", "--rows", "250")
     of_floors = json.loads((data / "floor.json").read_text())["vus_pr"]
-    assert of_floors["delay 25"]["0.1"]["ASD"] == live["per_series"][0]["worth"]["delay 25"]["vus_pr"]
+    assert of_floors["delay 25"]["0.001"]["ASD"] == live["per_series"][0]["worth"]["delay 25"]["vus_pr"]
     assert of_floors["whole"]["0.1"] != of_floors["whole"]["0.3"]
 
     run(monkeypatch, patterns.main, data, "several.json", "--rows", "250", "several")
