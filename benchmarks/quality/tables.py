@@ -50,6 +50,14 @@ def markdown(summary: dict[str, Any]) -> Iterator[str]:
     )
 
 
+def few_rows(summary: dict[str, Any]) -> str:
+    """VUS-PR of a run with `--learn`."""
+    names = ["network: level", "moving average 11", *FEW]
+    return _table(
+        "VUS-PR, %", list(summary["series"]), _lines(summary, "vus_pr", sorted(names, key=list(LABELS).index))
+    )
+
+
 def _lines(summary: dict[str, Any], metric: str, names: Any) -> Iterator[tuple[str, dict[str, float]]]:
     for name in names:
         yield LABELS[name], summary["means"][name][metric]

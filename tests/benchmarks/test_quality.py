@@ -21,7 +21,7 @@ from benchmarks.quality.baselines import baselines, seasonal
 from benchmarks.quality.generated import FAULTS, cyclic
 from benchmarks.quality.series import Group, Series, load
 from benchmarks.quality.summary import DEFAULT, regret
-from benchmarks.quality.tables import markdown
+from benchmarks.quality.tables import few_rows, markdown
 from benchmarks.quality.worth import event_recall, worth
 
 STEPS = ("--max-steps", "2")
@@ -170,8 +170,9 @@ def test_the_document_shows_what_was_measured(name: str, benchmark: Any) -> None
 def test_the_document_shows_the_tables_of_its_results() -> None:
     root = Path(__file__).parents[2]
     result = json.loads((root / "benchmarks" / "results" / "quality.json").read_text(encoding="utf-8"))
+    few = json.loads((root / "benchmarks" / "results" / "quality_500.json").read_text(encoding="utf-8"))
     page = (root / "docs" / "method.md").read_text(encoding="utf-8")
-    for table in markdown(result):
+    for table in [*markdown(result), few_rows(few)]:
         assert table in page, table.splitlines()[0]
 
 
