@@ -270,8 +270,9 @@ class _Rows:
         rules = tracker.rules
         self.scores, self.times, self.first = np.asarray(scores, np.float32), times, tracker.number
         self.evidence, self.views = evidence, max(1, len(tracker.view_names))
-        self.supported = np.ones(len(scores), np.bool_) if onset is None else exceeds(onset, rules.open_at)
-        self.hot: Ints = np.flatnonzero(exceeds(self.scores, rules.open_at))
+        above = exceeds(self.scores, rules.open_at)
+        self.supported = np.ones(len(scores), np.bool_) if onset is None else above & exceeds(onset, rules.open_at)
+        self.hot: Ints = np.flatnonzero(above)
         self.cold: Ints = np.flatnonzero(~exceeds(self.scores, rules.close_at))  # also where there is no score
 
     def next_hot(self, at: int) -> int:
@@ -283,7 +284,7 @@ class _Rows:
         return self._next(self.cold, at)
 
     def next_supported(self, at: int) -> int:
-        """The same for a row that rows before it make anomalous."""
+        """The same for a row that is anomalous, and was by the rows before it alone."""
         found = self.supported[at:].argmax() if len(self.supported) > at else 0
         return at + int(found) if self.supported[at:].any() else len(self.scores)
 

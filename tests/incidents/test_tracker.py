@@ -93,6 +93,14 @@ def test_causes_are_shares_of_all_rows_of_an_incident() -> None:
     assert [tuple(cause) for cause in events[-1].incident.causes] == [("b", 0.5, "level"), ("a", 0.25, "shape")]
 
 
+def test_what_supports_an_incident_when_it_is_nearly_over_is_not_its_begin() -> None:
+    """A score of past rows may rise when the score itself is below the threshold, but not yet below the lower limit."""
+    scores, onset = [0, 3, 4, 3, 1.7, 1.7, 0], np.array([0, 0, 0, 0, 0, 5, 5], np.float32)
+    ahead = replace(RULES, look_ahead_rows=6)
+    (found,) = track(scores, ahead, onset=onset)
+    assert (found.begin_row, found.end_row, found.peak_row, found.peak_score) == (2, 5, 2, 4)
+
+
 def test_rules_that_cannot_be_are_refused() -> None:
     with pytest.raises(ConfigError, match="close_at: 3 is above the threshold 2"):
         IncidentRules(open_at=2, close_at=3)
