@@ -72,7 +72,7 @@ def summarise(measured: list[Measured]) -> dict[str, Any]:
                 "precision": round(100 * (1 - total["false"] / max(total["incidents"], 1)), 1),
                 "false_in_1440_rows": round(1440 * total["false"] / rows, 2),
                 "silent_series": sum(one["incidents"] == 0 for one in of_group),
-                "median_delay_rows": statistics.median(delays) if delays else None,
+                "median_delay_rows": round(statistics.median(delays), 1) if delays else None,
             }
     return table
 
