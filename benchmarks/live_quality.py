@@ -105,6 +105,14 @@ def kept(path: Path, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return known
 
 
+def conclude(args: argparse.Namespace, summary: dict[str, Any], table: str, figures: str) -> None:
+    """Print the table, keep the summary where it was asked for, and end in one JSON line with some figures."""
+    print(table)
+    if args.out is not None:
+        args.out.write_text(json.dumps(summary, indent=1) + "\n")
+    print(json.dumps({name: summary[name] for name in ("benchmark", figures)}))
+
+
 def main() -> None:
     """Measure, and sum up what is there."""
     args = arguments(__doc__)
@@ -115,13 +123,12 @@ def main() -> None:
             measured.append(kept(folder / f"live-{args.rows}.json", partial(measure, series, model, args.rows)))
             print(series.group, series.name, measured[-1]["rows"], measured[-1]["worth"], flush=True)
     summary = summarise(measured, args.rows)
+    lines = []
     for group, figures in summary["groups"].items():
         cells = "".join(f"  {name} {value:.1f}" for name, value in figures["vus_pr"].items())
         ratios = "".join(f"  {ratio:.2f}" for ratio in figures["live_to_whole"].values())
-        print(f"{group:8} {figures['series']:3} series{cells}  live to whole{ratios}")
-    if args.out is not None:
-        args.out.write_text(json.dumps(summary, indent=1) + "\n")
-    print(json.dumps({name: summary[name] for name in ("benchmark", "groups")}))
+        lines.append(f"{group:8} {figures['series']:3} series{cells}  live to whole{ratios}")
+    conclude(args, summary, "\n".join(lines), "groups")
 
 
 if __name__ == "__main__":

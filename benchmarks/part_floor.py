@@ -7,7 +7,6 @@ benchmarks.live_quality`. The floor is recorded with a model and changes nothing
 1e-8 is that of earlier versions. A run that was stopped goes on.
 """
 
-import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 
 from at_infer import ScoreOptions
 from at_infer.models.statistics import ViewStatistics
-from benchmarks.live_quality import arguments, kept, slice_of, trained
+from benchmarks.live_quality import arguments, conclude, kept, slice_of, trained
 from benchmarks.quality.series import Series
 from benchmarks.widths import score, worth
 
@@ -77,10 +76,7 @@ def main() -> None:
             measured.append(kept(folder / f"part-floor-{args.rows}.json", once))
             print(series.group, series.name, measured[-1]["vus_pr"], flush=True)
     summary = summarise(measured)
-    print(markdown(summary))
-    if args.out is not None:
-        args.out.write_text(json.dumps(summary, indent=1) + "\n")
-    print(json.dumps({name: summary[name] for name in ("benchmark", "vus_pr")}))
+    conclude(args, summary, markdown(summary), "vus_pr")
 
 
 if __name__ == "__main__":

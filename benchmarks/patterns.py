@@ -9,7 +9,6 @@ recorded with a model and changes nothing but the last step of its scores; weigh
 are those of `python -m benchmarks.live_quality`. A run that was stopped goes on.
 """
 
-import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy as np
 
 from at_infer import ScoreOptions
 from at_infer.models.statistics import ViewStatistics
-from benchmarks.live_quality import arguments, kept, slice_of, trained
+from benchmarks.live_quality import arguments, conclude, kept, slice_of, trained
 from benchmarks.quality.series import Series
 from benchmarks.widths import METRICS, score, worth
 
@@ -119,10 +118,7 @@ def main() -> None:
         features = "one feature" if args.kind == "one" else "several features"
         raise SystemExit(f"{args.work}: has no model of {features}; run benchmarks.quality first")
     summary = summarise(measured)
-    print(markdown(summary))
-    if args.out is not None:
-        args.out.write_text(json.dumps(summary, indent=1) + "\n")
-    print(json.dumps({name: summary[name] for name in ("benchmark", "left_out")}))
+    conclude(args, summary, markdown(summary), "left_out")
 
 
 if __name__ == "__main__":

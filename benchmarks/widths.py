@@ -7,7 +7,6 @@ nothing but the last step of its scores, so no network is trained again. Live ro
 `python -m benchmarks.live_quality`, without delay and ten rows late. A run that was stopped goes on.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from at_infer import ScoreOptions, Scorer, open_engine
 from at_infer.models.criterion import view_statistics
 from at_infer.models.statistics import ViewStatistics
-from benchmarks.live_quality import arguments, kept, slice_of, trained
+from benchmarks.live_quality import arguments, conclude, kept, slice_of, trained
 from benchmarks.quality.series import Series
 from benchmarks.quality.worth import worth_of_ranking
 
@@ -153,11 +152,8 @@ def main() -> None:
         now = {way: of[named(BEFORE)] for way, of in measured[-1]["worth"].items()}
         print(series.group, series.name, now, flush=True)
     summary = summarise(measured)
-    if len(summary["tables"]) == len(KINDS) * (1 + len(DELAYS)):
-        print(markdown(summary))
-    if args.out is not None:
-        args.out.write_text(json.dumps(summary, indent=1) + "\n")
-    print(json.dumps({name: summary[name] for name in ("benchmark", "tables")}))
+    complete = len(summary["tables"]) == len(KINDS) * (1 + len(DELAYS))
+    conclude(args, summary, markdown(summary) if complete else "some tables have no series yet", "tables")
 
 
 if __name__ == "__main__":
