@@ -19,7 +19,7 @@ Floats = NDArray[np.float32]
 
 PATTERNS_OF_ONE, PATTERNS_OF_SEVERAL = 256, 64
 MOST_PATTERN_FEATURES = 4096
-"""Patterns times features: beyond 64 features there are fewer patterns, and neither metadata nor the time of a row grow."""
+"""Patterns times features: beyond 64 features there are fewer, and neither metadata nor the time of a row grow."""
 WEIGHT_OF_ONE, WEIGHT_OF_SEVERAL = 3.0, 1.0
 """Of one feature the network knows no more than the linear views, but patterns know what it looks like."""
 MOST_FEATURES = 256
