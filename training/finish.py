@@ -7,6 +7,7 @@ from at_infer import __version__
 from at_infer.config import ScoreConfig
 from at_infer.thresholds.quantiles import QUANTILE_LEVELS
 from training.checkpoint import Checkpoint
+from training.data import TrainingData
 from training.resume import TrainingState
 from training.scales import learned_scales
 from training.task import TrainingTask
@@ -42,7 +43,7 @@ def finish(
     window = network.config.window
     measured = measure_validation(
         ScoredNetwork(network, config.discrepancy, score, config.batch_size),
-        CoveredRows(validation_values, validation.starts, validation.series_rows),
+        CoveredRows(validation_values, validation.starts, validation.series_rows, rows_before(data)),
         ratio=ratio,
         learnt=data.train.series(),
         before=last_windows(data.train.values, train, window, missing + window - 1, device) if missing > 0 else None,
@@ -82,3 +83,12 @@ def finish(
             "torch": str(torch.__version__),
         },
     )
+
+
+def rows_before(data: TrainingData) -> list[int]:
+    """Training rows right before the validation rows of each series: first live rows have their windows from there."""
+    train, validation = data.train, data.validation
+    if validation.values is not train.values:
+        return [0] * len(validation.series_rows)
+    ends = {first + rows: rows for first, rows in zip(train.series_first, train.series_rows, strict=True)}
+    return [ends.get(first, 0) for first in validation.series_first]

@@ -51,7 +51,7 @@ def measure_validation(
     patterns made of them would be too near: there are none. Of rows `before` the validation part only the units of
     views are measured, where that part has too few rows for these.
     """
-    network, score, (values, starts, series_rows) = scored.network, scored.score, rows
+    network, score, (values, starts, series_rows, rows_before) = scored.network, scored.score, rows
     series = spans(starts, series_rows, network.config.window)
     windows = torch.from_numpy(starts).to(values.device)
     normal = measure_normal(network, values, windows, scored.discrepancy, scored.batch_size)
@@ -59,7 +59,7 @@ def measure_validation(
     whole = run.whole(starts).split(series_rows)
     delays = [delay for delay in LIVE_DELAYS if delay < network.config.window // 2]
     ways = {delay: split_delay(network.config, score.mode, delay) for delay in delays}
-    live_parts = live_spans(series, network.config.window, live_rows)
+    live_parts = live_spans(series, network.config.window, live_rows, rows_before)
     positions = {beyond for beyond, _ in ways.values()}
     numbers = [part.first - span.first for part, span in zip(live_parts, series, strict=True)]
     lengths = [part.rows for part in live_parts]

@@ -42,15 +42,18 @@ def spans(starts: Ints, series_rows: Sequence[int], window: int) -> list[Span]:
     return [Span(first, rows) for first, rows in zip(firsts, series_rows, strict=True)]
 
 
-def live_spans(series: Sequence[Span], window: int, most_rows: int) -> list[Span]:
+def live_spans(
+    series: Sequence[Span], window: int, most_rows: int, rows_before: Sequence[int] | None = None
+) -> list[Span]:
     """Rows that are scored as a live system scores them: all, or the last ones of each series, about `most_rows`.
 
-    Live scores depend on rows before them, so they are looked at in a row, after a full window.
+    Live scores depend on rows before them, so they are looked at in a row, after a full window, to which rows of the
+    same series before this part may belong.
     """
     each = -(-most_rows // len(series))
     found = []
-    for first, rows in series:
-        scored = min(rows - window + 1, each)
+    for (first, rows), before in zip(series, rows_before or [0] * len(series), strict=True):
+        scored = min(rows - max(0, window - 1 - before), each)
         found.append(Span(first + rows - scored, scored))
     return found
 
@@ -69,6 +72,8 @@ class CoveredRows(NamedTuple):
     """Windows that do not overlap but for the last of each series."""
     series_rows: Sequence[int]
     """Rows of each series that the windows cover."""
+    rows_before: Sequence[int] | None = None
+    """Rows that each series has in front of these; None: none."""
 
 
 def last_windows(

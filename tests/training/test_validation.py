@@ -82,6 +82,7 @@ def test_live_rows_are_all_there_are_or_the_last_of_each_series() -> None:
     assert series == [(0, 1000), (1000, 500)]
     assert live_spans(series, 10, 5000) == [(9, 991), (1009, 491)]
     assert live_spans(series, 10, 200) == [(900, 100), (1400, 100)]
+    assert live_spans(series, 10, 5000, [500, 4]) == [(0, 1000), (1005, 495)]
     assert [most_live_rows(count) for count in (0, 40_000, 10**9)] == [2_000, 10_000, 20_000]
 
 
@@ -276,6 +277,21 @@ def test_so_few_live_rows_that_they_say_nothing_have_the_units_of_whole_windows(
     found = learn_views([whole.x], [whole], [live])
     assert found.live.spread["level"] == found.whole.spread["level"]
     assert learn_views([whole.x], [whole], [whole, live]).live.spread["level"] != found.whole.spread["level"]
+
+
+@pytest.mark.parametrize("own_file", [False, True])
+def test_live_rows_of_a_short_validation_part_have_their_windows_from_the_training_part(
+    tmp_path: Path, own_file: bool
+) -> None:
+    """The last 100 of 500 rows are a window: one live row, without rows before them."""
+    rows = np.random.default_rng(0).normal(size=(500, 2)).astype(np.float32)
+    paths = [str(tmp_path / name) for name in ("train.parquet", "validation.parquet")]
+    for path, part in zip(paths, (rows, rows[-100:]), strict=True):
+        pl.DataFrame(part, schema=["a", "b"]).write_parquet(path)
+    data = load(DataConfig(source=paths[0], validation=paths[1] if own_file else 0.2), window=100)
+    model = ModelConfig(features=2, window=100, width=8, heads=2, layers=1, feed_forward=8)
+    task = TrainingTask(data=data, model=model, train=replace(PRESETS["default"].train, max_steps=2))
+    assert live_of(fit(task, ScoreConfig())).threshold.validation_rows == (1 if own_file else 100)
 
 
 def test_rows_before_the_validation_part_are_the_last_of_each_series() -> None:
